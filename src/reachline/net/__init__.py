@@ -1,0 +1,1 @@
+"""WAIT: the lowest floor that may touch sockets, clocks and the kernel."""
