@@ -1,0 +1,217 @@
+"""What the judge obeys, as numbers: frozen, digestible, stored in the journal beside the evidence.
+
+Doors compile a document into `Rules`; nothing in `core` knows where a number came from. Tables of `exp` and of decay are
+part of the rules, computed once by the door, so that a replay on another machine multiplies the same integers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final, NamedTuple
+
+from reachline.errors import JournalError
+
+__all__ = [
+    "FAULT",
+    "ONE",
+    "SEMANTICS",
+    "BreakerRules",
+    "FaultRules",
+    "Limit",
+    "LocalRules",
+    "Patience",
+    "QuorumRules",
+    "Rules",
+    "decode",
+    "digest",
+    "encode",
+    "power",
+    "powers",
+    "with_tables",
+]
+
+SEMANTICS: Final = 1
+"""The engine's meaning. Decisions of semantics n replay by n, or are called not comparable."""
+
+FAULT: Final = 1_000_000
+"""One fault. Millionths, not thousandths: with thousandths two cells of the document's own trace (62.35, 88.86) round
+to a neighbour."""
+
+ONE: Final = 10**12
+"""The factor 1 in a table of powers: twelve digits keep an error of 25 roundings far below a fault's millionth."""
+
+
+class Limit(NamedTuple):
+    """Where one metric turns degraded and failed, and where it turns back. Rates in 1/1000, RTT in microseconds.
+
+    `metric` is a name of `model.Vote.metric` without its kind. None: the metric never reaches that zone.
+    """
+
+    metric: str
+    degraded_enter: int | None
+    degraded_exit: int | None
+    failed_enter: int | None
+    failed_exit: int | None
+    minimum: int
+    """Samples below which the metric has no opinion."""
+
+
+class Patience(NamedTuple):
+    """How many ticks in a row it takes to believe."""
+
+    degraded: int = 2
+    failed: int = 3
+    recover: int = 3
+    lone_failed: int = 6
+    """F ticks where only one vantage is configured and nobody can second it."""
+
+
+class QuorumRules(NamedTuple):
+    """Who counts in a vote."""
+
+    share_milli: int = 500
+    """The bad zone needs strictly more than this share of the fresh weight."""
+    fresh_ms: int = 25_000
+    """A vote counts this long after it arrived: 2.5 heartbeats."""
+    blind_ms: int = 60_000
+    """No fresh vote for this long: the line is blind, its state held."""
+
+
+class FaultRules(NamedTuple):
+    """How faults grow, fade and cost weight."""
+
+    per_ms: int = 10_000
+    """A further bad tick adds its length divided by this."""
+    cap: int = 20 * FAULT
+    """20 faults leave 5 % of the base at the default decay: a degraded line keeps a floor."""
+    forget: int = FAULT // 20
+    """Below 0.05 a fault is forgotten."""
+    fade: tuple[int, ...] = ()
+    """`powers` of 2 ** (-1 / half-life in ms): entry k is the factor of 2**k ms."""
+    cost: tuple[int, ...] = ()
+    """`powers` of exp(-lambda / FAULT): entry k is the factor of 2**k millionths of a fault."""
+
+
+class BreakerRules(NamedTuple):
+    """Trip, wait, trial, ramp."""
+
+    cooldown_ms: int = 60_000
+    cooldown_cap_ms: int = 960_000
+    multiplier_milli: int = 2_000
+    jitter_milli: int = 100
+    """Each cooldown is moved by up to this share, either way; 0 in golden traces."""
+    reset_ms: int = 600_000
+    """Closed this long, with real traffic seen, forgives the reopenings."""
+    steps_milli: tuple[int, ...] = (50, 100, 200, 400, 600, 1_000)
+    """Share of the base weight in the trial and at each step of the ramp; the last one is closed."""
+    trial_ms: int = 30_000
+    """Shortest half-open trial."""
+    step_ms: int = 30_000
+    """Shortest ramp step."""
+    min_ok: int = 200
+    max_ok: int = 1_000
+    """Counting stops here: evidence enough."""
+    fail_threshold: int = 3
+    starved_ms: int = 300_000
+    """A window older than this may be filled up to half of `min_ok` by probes…"""
+    starved_min: int = 50
+    """…and passes, flagged, with this many successes and no failure. Never close on nothing."""
+
+
+class LocalRules(NamedTuple):
+    """The SDK's own breaker, sent to clients as data so that they agree."""
+
+    failures: int = 2
+    open_ms: int = 5_000
+    open_cap_ms: int = 60_000
+    max_open_milli: int = 500
+    """At most this share of a cluster's lines, and never the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One scope's rules. Compare by `digest`, never by identity."""
+
+    mode: str = "literal"
+    tick_ms: int = 10_000
+    limits: tuple[Limit, ...] = ()
+    gate_milli: int = 1_645
+    """z of the one-sided 95 % Wilson bound that a rate must also clear."""
+    patience: Patience = Patience()
+    quorum: QuorumRules = QuorumRules()
+    faults: FaultRules = FaultRules()
+    breaker: BreakerRules = BreakerRules()
+    local: LocalRules = LocalRules()
+    policy: tuple[str, ...] = ("weighted",)
+    """Outermost first: `ab_groups` before `primary_backup` or `weighted`."""
+    enforce: bool = True
+    """False: judge and record, publish base weights."""
+    seed: int = 0
+    """Run seed of every chance in a decision."""
+
+
+def powers(log_of_factor: float, *, highest: int) -> tuple[int, ...]:
+    """factor ** (2 ** k) for k = 0…highest-1 in units of 1/ONE, from the natural logarithm of the factor of one unit.
+
+    The one place where floats make rules; a journal stores the result, so no replay ever computes it again.
+    """
+    return tuple(round(ONE * math.exp(log_of_factor * 2**k)) for k in range(highest))
+
+
+def power(table: tuple[int, ...], exponent: int) -> int:
+    """factor ** exponent in units of 1/ONE, by squaring from the table; integers only. 0 past the table's end."""
+    if exponent >> len(table):
+        return 0
+    result = ONE
+    for bit, factor in enumerate(table):
+        if exponent >> bit & 1:
+            result = result * factor // ONE
+    return result
+
+
+def with_tables(faults: FaultRules, *, decay: float, half_life_ms: int) -> FaultRules:
+    """The same rules with their tables: `decay` is the document's lambda per fault, `half_life_ms` that of a fault."""
+    # 2**25 millionths are 33 faults, above any cap of 20; 2**25 ms are 9 hours, where any fault has faded.
+    return faults._replace(
+        cost=powers(-decay / FAULT, highest=25),
+        fade=powers(-math.log(2) / half_life_ms, highest=25),
+    )
+
+
+def encode(rules: Rules) -> bytes:
+    """Canonical JSON: the rules record of a journal."""
+    return json.dumps(asdict(rules), sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest(rules: Rules) -> bytes:
+    """Eight bytes that name these rules."""
+    return hashlib.blake2b(encode(rules), digest_size=8).digest()
+
+
+def decode(record: bytes) -> Rules:
+    """Rules from their record; JournalError where it is not one. Unknown keys mean newer semantics and are refused."""
+    try:
+        document = json.loads(record)
+        known = {field.name for field in fields(Rules)}
+        if strange := sorted(document.keys() - known):
+            raise JournalError(f"rules record has unknown keys {strange}: written by a newer engine")
+        return _assemble(document)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise JournalError(f"not a rules record: {error}") from error
+
+
+def _assemble(document: Mapping[str, Any]) -> Rules:
+    def rows(kind: Any, value: Any) -> Any:
+        return kind(*(tuple(item) if isinstance(item, list) else item for item in value))
+
+    nested = {"patience": Patience, "quorum": QuorumRules, "faults": FaultRules, "breaker": BreakerRules}
+    nested["local"] = LocalRules
+    parts = {name: rows(kind, document[name]) for name, kind in nested.items() if name in document}
+    flat = {name: value for name, value in document.items() if name not in nested}
+    flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))
+    flat["policy"] = tuple(document.get("policy", ("weighted",)))
+    return replace(Rules(), **flat, **parts)

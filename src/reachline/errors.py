@@ -1,0 +1,58 @@
+"""Everything Reachline raises on purpose. A failure of the network is data (`model.Failure`), never one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ConfigError",
+    "JournalError",
+    "LocalProtocolError",
+    "Problem",
+    "ReachlineError",
+    "RemoteProtocolError",
+]
+
+
+class ReachlineError(Exception):
+    """The one to catch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a document: where, what stands there, which rule it breaks, what to do."""
+
+    place: str
+    """`file:line:column`, or the file alone."""
+    path: str
+    """Dotted path of the key, e.g. `clusters.payments.lines.a.to`."""
+    value: str
+    """What stands there, masked where it may be secret."""
+    rule: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        got = f" (got {self.value})" if self.value else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        path = f"{self.path}: " if self.path else ""
+        return f"{self.place}: {path}{self.rule}{hint}{got}"
+
+
+class ConfigError(ReachlineError):
+    """A document, an option or the environment asks for something that cannot be: all problems found, in order."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+class LocalProtocolError(ReachlineError):
+    """We, or a caller of ours, used a protocol wrongly."""
+
+
+class RemoteProtocolError(ReachlineError):
+    """A peer broke its protocol; the message names the field."""
+
+
+class JournalError(ReachlineError):
+    """A journal cannot be opened, read or continued."""

@@ -1,0 +1,1 @@
+"""Bytes to values and back, and protocols as state machines. Pure: nothing here waits."""
