@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -34,6 +33,7 @@ FILES: Final = {
 
 
 def main() -> int:
+    """The script; its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--optional", action="store_true", help="a failure is reported, but exit 0")
     options = parser.parse_args()
@@ -83,7 +83,7 @@ def copy(modules: Path) -> str:
             return f"the package has no {source}"
         partial = VENDOR / f"{name}.part"
         shutil.copyfile(modules / source, partial)
-        os.replace(partial, VENDOR / name)
+        partial.replace(VENDOR / name)
     STAMP.write_text(lock_digest())
     return ""
 
