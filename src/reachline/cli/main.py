@@ -1,0 +1,136 @@
+"""The entry point: which commands there are, and the one place where errors become a line and an exit code.
+
+Imports nothing outside the standard library, so that a base install can say in one line what is missing. A command's
+module is imported when the command runs, never for `--help`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline import __version__
+from reachline.errors import ConfigError, ReachlineError
+
+__all__ = ["COMMANDS", "Entry", "MissingExtraError", "main", "missing", "report", "show_version"]
+
+
+class Entry(NamedTuple):
+    """One command: where it lives, what `--help` says of it, and the extra its imports need."""
+
+    module: str
+    summary: str
+    extra: str
+
+
+COMMANDS: Final[Mapping[str, Entry]] = {
+    "up": Entry("reachline.cli.up", "Center and agents on this machine (--demo).", "center"),
+    "agent": Entry("reachline.cli.agent", "Probe lines for a center.", "agent"),
+    "center": Entry("reachline.cli.center", "Judge lines and publish their weights.", "center"),
+    "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
+    "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
+    "explain": Entry("reachline.cli.explain", "Why a line stands where it stands.", "center"),
+    "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
+    "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
+    "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),
+}
+
+INTERRUPTED: Final = 128 + 2
+"""What a shell reports for a program ended by SIGINT."""
+USAGE: Final = 2
+FAILED: Final = 1
+
+_ENVIRONMENT: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM})
+"""System errors that an option or a document asked for: usage, not failure."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit code: 0 well, 1 not, 2 usage or configuration, 130 interrupted."""
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return FAILED
+    except (ReachlineError, OSError, ImportError, BaseExceptionGroup) as error:
+        known = report(error)
+        if known is None:
+            raise
+        return known
+
+
+def report(error: BaseException) -> int | None:
+    """Says on standard error what went wrong, one line a problem; the exit code, or None where it is a bug of ours."""
+    leaves = tuple(_leaves(error))
+    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+        return INTERRUPTED
+    told = [_told(leaf) for leaf in leaves]
+    if not told or None in told:
+        return None
+    lines = [line for each in told if each for line in each[1]]
+    print(*dict.fromkeys(lines), sep="\n", file=sys.stderr)
+    return max(each[0] for each in told if each)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] == "--version":
+        return show_version()
+    try:
+        from reachline.cli.table import run  # noqa: PLC0415  (needs typer, which a base install lacks)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "typer", "cli") from error
+    return run(arguments, COMMANDS)
+
+
+def show_version() -> int:
+    """Prints the release; works in a base install too."""
+    print(f"reachline {__version__}")
+    return 0
+
+
+class MissingExtraError(ReachlineError):
+    """A command's third-party library is not installed."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"this command needs {library.partition('.')[0]}: pip install 'reachline[{extra}]'")
+
+
+def missing(error: ModuleNotFoundError, extra: str) -> ReachlineError | None:
+    """What to install, where the module that was not found is not one of ours."""
+    name = error.name or ""
+    if name.partition(".")[0] == "reachline" or not name:
+        return None
+    return MissingExtraError(name, extra)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The single errors inside nested groups: a TaskGroup wraps what its tasks raise."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _told(error: BaseException) -> tuple[int, list[str]] | None:
+    """Exit code and lines for one error, or None where only a traceback helps."""
+    match error:
+        case ConfigError(problems=problems):
+            return USAGE, [f"reachline: {problem}" for problem in problems]
+        case ReachlineError():
+            return USAGE if isinstance(error, MissingExtraError) else FAILED, [f"reachline: {error}"]
+        case OSError(filename=str() | bytes() as name, strerror=str(text)):
+            return USAGE, [f"reachline: {os.fsdecode(name)}: {text}"]
+        case OSError(errno=int(number), strerror=str(text)):
+            return USAGE if number in _ENVIRONMENT else FAILED, [f"reachline: {text}"]
+        case _:
+            return None
+
+
+def _forget_stdout() -> None:
+    """The reader of our output went away; the interpreter must not fail again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
