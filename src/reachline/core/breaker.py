@@ -1,0 +1,174 @@
+"""Trip, wait, trial, ramp: how a line is taken out and how slowly it comes back. Pure; chance comes in as a number."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from reachline.core.rules import BreakerRules
+from reachline.model import Gate, Zone
+
+__all__ = [
+    "CLOSED",
+    "Breaker",
+    "Move",
+    "advance",
+    "cooldown_ms",
+    "count",
+    "deadline",
+    "open_again",
+    "share_milli",
+    "trip",
+]
+
+
+class Breaker(NamedTuple):
+    """One line's breaker. `window` counts up with every trial window: outcomes of an older one are dropped."""
+
+    gate: Gate = Gate.CLOSED
+    step: int = 0
+    since_ms: int = 0
+    """When this gate, or this step, began."""
+    until_ms: int = 0
+    """End of the cooldown; only while open."""
+    reopens: int = 0
+    window: int = 0
+    ok: int = 0
+    failed: int = 0
+    synthetic: int = 0
+    """Probe successes in this window: a starved window may lean on them."""
+
+
+CLOSED: Final = Breaker()
+
+
+class Move(NamedTuple):
+    """The breaker after a tick, and the rule that moved it (empty: it stayed)."""
+
+    row: Breaker
+    rule: str = ""
+
+
+def cooldown_ms(reopens: int, jitter: int, rules: BreakerRules) -> int:
+    """The wait after this many failed returns: doubled each time up to the cap, moved by `jitter` (-1000…1000 of the
+    allowed share).
+    """
+    wait = rules.cooldown_ms
+    for _ in range(reopens):
+        wait = min(wait * rules.multiplier_milli // 1_000, rules.cooldown_cap_ms)
+    wait = min(wait, rules.cooldown_cap_ms)
+    return wait + wait * rules.jitter_milli * jitter // 1_000_000
+
+
+def trip(row: Breaker, now_ms: int, *, jitter: int, rules: BreakerRules) -> Breaker:
+    """Closed to open. Reopenings of an earlier return that was not yet forgiven still lengthen the wait."""
+    return _opened(row, now_ms, row.reopens, jitter, rules)
+
+
+def open_again(row: Breaker, now_ms: int, *, jitter: int, rules: BreakerRules) -> Breaker:
+    """A trial or ramp failed: open, and the next wait is longer."""
+    return _opened(row, now_ms, row.reopens + 1, jitter, rules)
+
+
+def count(row: Breaker, *, window: int, ok: int, failed: int, rules: BreakerRules) -> Breaker:
+    """Calls of one client added to the window they were made in; late reports of an older window change nothing.
+
+    Counting stops at `max_ok` successes (evidence enough); a closed breaker only remembers that real traffic was seen.
+    """
+    if row.gate is Gate.CLOSED:
+        return row._replace(ok=min(row.ok + ok, 1)) if ok and not row.ok else row
+    if row.gate is Gate.OPEN or window != row.window or row.ok >= rules.max_ok:
+        return row
+    return row._replace(ok=min(row.ok + ok, rules.max_ok), failed=row.failed + failed)
+
+
+def count_synthetic(row: Breaker, ok: int) -> Breaker:
+    """Probe successes added to the running window."""
+    return row._replace(synthetic=row.synthetic + ok) if row.gate in (Gate.HALF_OPEN, Gate.RAMP) else row
+
+
+def share_milli(row: Breaker, rules: BreakerRules) -> int:
+    """What the gate leaves of the weight, in 1/1000."""
+    match row.gate:
+        case Gate.CLOSED:
+            return 1_000
+        case Gate.OPEN:
+            return 0
+        case Gate.HALF_OPEN | Gate.RAMP:
+            return rules.steps_milli[row.step]
+
+
+def advance(row: Breaker, zone: Zone, now_ms: int, *, jitter: int, rules: BreakerRules) -> Move:
+    """The breaker after a tick that ended at `now_ms` with the newest verdict `zone`. Tripping is the judge's wish, not ours."""
+    match row.gate:
+        case Gate.CLOSED:
+            return _forgive(row, now_ms, rules)
+        case Gate.OPEN:
+            if now_ms < row.until_ms or zone is Zone.F:
+                return Move(row)
+            return Move(_window(row, Gate.HALF_OPEN, 0, now_ms), "breaker.cooldown_over")
+        case Gate.HALF_OPEN | Gate.RAMP:
+            return _trial(row, zone, now_ms, jitter, rules)
+
+
+def deadline(row: Breaker, rules: BreakerRules, *, zone: Zone) -> int | None:
+    """When `advance` will move this breaker without any new evidence, or None: then only evidence moves it."""
+    match row.gate:
+        case Gate.OPEN:
+            return None if zone is Zone.F else row.until_ms
+        case Gate.HALF_OPEN | Gate.RAMP if zone is not Zone.D:
+            if row.ok >= rules.min_ok:
+                return row.since_ms + _shortest(row, rules)
+            if _is_fed(row, rules):
+                return row.since_ms + rules.starved_ms
+            return None
+        case Gate.CLOSED if row.reopens and row.ok:
+            return row.since_ms + rules.reset_ms
+        case _:
+            return None
+
+
+def _opened(row: Breaker, now_ms: int, reopens: int, jitter: int, rules: BreakerRules) -> Breaker:
+    until_ms = now_ms + cooldown_ms(reopens, jitter, rules)
+    return Breaker(Gate.OPEN, since_ms=now_ms, until_ms=until_ms, reopens=reopens, window=row.window)
+
+
+def _window(row: Breaker, gate: Gate, step: int, now_ms: int) -> Breaker:
+    return Breaker(gate, step, since_ms=now_ms, reopens=row.reopens, window=row.window + 1)
+
+
+def _forgive(row: Breaker, now_ms: int, rules: BreakerRules) -> Move:
+    """Closed for long with real traffic seen, not by time alone."""
+    if row.reopens and row.ok and now_ms - row.since_ms >= rules.reset_ms:
+        return Move(row._replace(reopens=0), "breaker.forgiven")
+    return Move(row)
+
+
+def _shortest(row: Breaker, rules: BreakerRules) -> int:
+    return rules.trial_ms if row.gate is Gate.HALF_OPEN else rules.step_ms
+
+
+def _is_fed(row: Breaker, rules: BreakerRules) -> bool:
+    """A starved window holds enough to pass with low confidence: real calls and, up to half, probes; no failure."""
+    return row.failed == 0 and row.ok + min(row.synthetic, rules.min_ok // 2) >= rules.starved_min
+
+
+def _trial(row: Breaker, zone: Zone, now_ms: int, jitter: int, rules: BreakerRules) -> Move:
+    if zone is Zone.F:
+        return Move(open_again(row, now_ms, jitter=jitter, rules=rules), "breaker.probes_failed")
+    if row.failed >= rules.fail_threshold:
+        return Move(open_again(row, now_ms, jitter=jitter, rules=rules), "breaker.trial_failed")
+    if zone is Zone.D:
+        return Move(row)
+    age_ms = now_ms - row.since_ms
+    if age_ms >= _shortest(row, rules) and row.ok >= rules.min_ok:
+        return Move(_next_step(row, now_ms, rules), "breaker.window_passed")
+    if age_ms >= rules.starved_ms and _is_fed(row, rules):
+        return Move(_next_step(row, now_ms, rules), "breaker.window_starved")
+    return Move(row)
+
+
+def _next_step(row: Breaker, now_ms: int, rules: BreakerRules) -> Breaker:
+    step = row.step + 1
+    if step >= len(rules.steps_milli) or rules.steps_milli[step] >= 1_000:
+        return Breaker(since_ms=now_ms, reopens=row.reopens, window=row.window)
+    return _window(row, Gate.RAMP, step, now_ms)

@@ -1,0 +1,179 @@
+"""Checkpoints: a ledger as canonical JSON and back. Holds a schema number; refuses what it does not know."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from reachline.core import rules as rules_record
+from reachline.core.breaker import Breaker
+from reachline.core.judge import Judgement
+from reachline.core.quorum import Ballot
+from reachline.core.row import Row
+from reachline.errors import JournalError
+from reachline.model import (
+    Endpoint,
+    Gate,
+    Health,
+    Line,
+    LineId,
+    Role,
+    Scope,
+    Standing,
+    VantageId,
+    Version,
+    Vote,
+    Zone,
+)
+
+if TYPE_CHECKING:
+    from reachline.core.ledger import Ledger
+
+__all__ = ["SCHEMA", "decode", "decode_lines", "encode", "encode_lines", "flat"]
+
+SCHEMA: Final = 1
+
+
+def flat(value: Any) -> Any:
+    """NamedTuples as lists, enums as their value, sets sorted: what json makes of a row."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [flat(item) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(flat(item) for item in value)
+    return value
+
+
+def encode(ledger: Ledger) -> bytes:
+    """The whole state between two ticks, pending evidence included."""
+    document = {
+        "schema": SCHEMA,
+        "scope": [ledger.scope.cluster, ledger.scope.tenant],
+        "rules": json.loads(rules_record.encode(ledger.rules)),
+        "lines": [_line(line) for line in ledger.lines.values()],
+        "vantages": flat(ledger.vantages),
+        "version": list(ledger.version),
+        "rows": {line: flat(row) for line, row in ledger.rows.items()},
+        "ballots": {line: {vantage: flat(b) for vantage, b in held.items()} for line, held in ledger.ballots.items()},
+        "heard": [[line, heard] for line, heard in ledger.heard_ms.items()],
+        "fresh": sorted(ledger.fresh),
+        "called": sorted(ledger.called),
+        "stale": ledger.stale,
+        "published": {line: _standing(standing) for line, standing in ledger.published.items()},
+        "panic": ledger.panic,
+        "issued_ms": ledger.issued_ms,
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode(frozen: bytes, kind: type[Ledger]) -> Ledger:
+    """The ledger of `encode`; JournalError names what is wrong."""
+    try:
+        document = json.loads(frozen)
+        if document["schema"] != SCHEMA:
+            raise JournalError(f"checkpoint of schema {document['schema']}; this engine reads {SCHEMA}")
+        return _thawed(document, kind)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise JournalError(f"not a checkpoint: {error!r}") from error
+
+
+def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
+    ledger = kind(
+        Scope(cluster=document["scope"][0], tenant=document["scope"][1]),
+        tuple(_thaw_line(line) for line in document["lines"]),
+        rules_record.decode(json.dumps(document["rules"]).encode()),
+        vantages=frozenset(VantageId(vantage) for vantage in document["vantages"]),
+        version=Version(*document["version"]),
+        now_ms=document["issued_ms"],
+    )
+    ledger.rows = {LineId(line): _row(row) for line, row in document["rows"].items()}
+    ledger.ballots = {
+        LineId(line): {VantageId(vantage): _ballot(ballot) for vantage, ballot in held.items()}
+        for line, held in document["ballots"].items()
+    }
+    ledger.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
+    ledger.fresh = {LineId(line) for line in document["fresh"]}
+    ledger.called = {LineId(line) for line in document["called"]}
+    ledger.stale = document["stale"]
+    ledger.published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
+    ledger.panic = document["panic"]
+    return ledger
+
+
+def encode_lines(lines: tuple[Line, ...]) -> bytes:
+    """Lines as canonical JSON, for the journal's records."""
+    return json.dumps([_line(line) for line in lines], sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_lines(record: bytes) -> tuple[Line, ...]:
+    """The lines of `encode_lines`; JournalError where they are not."""
+    try:
+        return tuple(_thaw_line(line) for line in json.loads(record))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise JournalError(f"not a record of lines: {error!r}") from error
+
+
+def _line(line: Line) -> dict[str, Any]:
+    end = line.endpoint
+    return {
+        "id": line.id,
+        "scope": [line.scope.cluster, line.scope.tenant],
+        "endpoint": [end.scheme, end.host, end.port, end.path, end.family],
+        "outbound": line.outbound,
+        "origin": line.origin,
+        "base": line.base,
+        "roles": flat(line.roles),
+        "provider": line.provider,
+        "groups": list(line.groups),
+        "capacity": line.capacity,
+        "drained": line.drained,
+        "vantages": flat(line.vantages),
+    }
+
+
+def _thaw_line(record: dict[str, Any]) -> Line:
+    scheme, host, port, path, family = record["endpoint"]
+    return Line(
+        id=LineId(record["id"]),
+        scope=Scope(cluster=record["scope"][0], tenant=record["scope"][1]),
+        endpoint=Endpoint(scheme=scheme, host=host, port=port, path=path, family=family),
+        outbound=record["outbound"],
+        origin=record["origin"],
+        base=record["base"],
+        roles=frozenset(map(Role, record["roles"])),
+        provider=record["provider"],
+        groups=tuple(record["groups"]),
+        capacity=record["capacity"],
+        drained=record["drained"],
+        vantages=frozenset(map(VantageId, record["vantages"])),
+    )
+
+
+def _row(record: list[Any]) -> Row:
+    judgement, breaker, zone, *rest = record
+    return Row(
+        Judgement(Health(judgement[0]), *judgement[1:]),
+        Breaker(Gate(breaker[0]), *breaker[1:]),
+        Zone(zone),
+        *rest,
+    )
+
+
+def _ballot(record: list[Any]) -> Ballot:
+    zone, received_ms, doubt, vote, held = record
+    why = None if vote is None else Vote(VantageId(vote[0]), Zone(vote[1]), *vote[2:])
+    return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held))
+
+
+_STANDING: Final = tuple(Standing.__dataclass_fields__)
+
+
+def _standing(standing: Standing) -> list[Any]:
+    return [flat(getattr(standing, name)) for name in _STANDING]
+
+
+def _thaw_standing(record: list[Any]) -> Standing:
+    known = dict(zip(_STANDING, record, strict=True))
+    return Standing(**known | {"health": Health(known["health"]), "gate": Gate(known["gate"])})

@@ -1,0 +1,92 @@
+"""Patience: from one zone a tick to a health, and the fault counter that costs weight. Knows no breaker, only its gate."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from reachline.core.rules import FAULT, ONE, FaultRules, Patience, power
+from reachline.model import Gate, Health, Zone
+
+__all__ = ["NEW", "Judgement", "after_close", "at_trial", "judge", "wants_trip"]
+
+
+class Judgement(NamedTuple):
+    """What the judge remembers of a line. Counters stop at their threshold: a healthy line's row does not change."""
+
+    health: Health = Health.UNKNOWN
+    bad: int = 0
+    """Ticks in a row at D or F…"""
+    down: int = 0
+    """…and at F alone…"""
+    good: int = 0
+    """…and at H."""
+    faults: int = 0
+    """In 1/1 000 000 fault."""
+
+
+NEW: Final = Judgement()
+
+
+def wants_trip(row: Judgement, patience: Patience, *, lone: bool) -> bool:
+    """F in a row often enough to open the breaker; a lone vantage needs more."""
+    return row.down >= (patience.lone_failed if lone else patience.failed)
+
+
+def judge(
+    row: Judgement, zone: Zone, elapsed_ms: int, *, gate: Gate, patience: Patience, faults: FaultRules
+) -> Judgement:
+    """The row after one tick of `zone` that lasted `elapsed_ms`. N changes nothing.
+
+    While the gate is open no count changes health or faults; until it closes again, UNHEALTHY is left by nobody here.
+    """
+    if zone is Zone.N:
+        return row
+    counted = _counted(row, zone, patience)
+    if gate is Gate.OPEN:
+        return counted
+    counted = _with_health(counted, gate, patience)
+    return counted._replace(faults=_faults(row, counted, zone, elapsed_ms, faults))
+
+
+def at_trial(row: Judgement) -> Judgement:
+    """The row as its line enters the half-open trial: old faults are not held against it, old anger neither."""
+    return row._replace(faults=0, bad=0, down=0)
+
+
+def after_close(row: Judgement, patience: Patience) -> Judgement:
+    """The row as its breaker closes: HEALTHY if the probes agree, else DEGRADED."""
+    health = Health.HEALTHY if row.good >= patience.recover else Health.DEGRADED
+    return row._replace(health=health, down=0)
+
+
+def _counted(row: Judgement, zone: Zone, patience: Patience) -> Judgement:
+    """F counts toward degraded as well; every other zone ends a row of F."""
+    if zone is Zone.H:
+        return row._replace(bad=0, down=0, good=min(row.good + 1, patience.recover))
+    down = _more(row.down, patience) if zone is Zone.F else 0
+    return row._replace(bad=_more(row.bad, patience), down=down, good=0)
+
+
+def _more(count: int, patience: Patience) -> int:
+    return min(count + 1, max(patience.degraded, patience.failed, patience.lone_failed))
+
+
+def _with_health(row: Judgement, gate: Gate, patience: Patience) -> Judgement:
+    if gate is not Gate.CLOSED:
+        return row
+    if row.bad >= patience.degraded and row.health in (Health.UNKNOWN, Health.HEALTHY):
+        return row._replace(health=Health.DEGRADED)
+    if row.good >= patience.recover and row.health is not Health.HEALTHY:
+        return row._replace(health=Health.HEALTHY)
+    return row
+
+
+def _faults(before: Judgement, after: Judgement, zone: Zone, elapsed_ms: int, rules: FaultRules) -> int:
+    if zone is Zone.H:
+        left = before.faults * power(rules.fade, elapsed_ms) // ONE
+        return left if left >= rules.forget else 0
+    if after.health is Health.DEGRADED and before.health is not Health.DEGRADED:
+        return min(before.faults + FAULT, rules.cap)
+    if before.health in (Health.DEGRADED, Health.UNHEALTHY):
+        return min(before.faults + FAULT * elapsed_ms // rules.per_ms, rules.cap)
+    return before.faults

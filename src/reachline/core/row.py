@@ -1,0 +1,143 @@
+"""One line's memory and its single step: judge, breaker, trip or wish to trip. Pure; the ledger owns the rows."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from reachline.core.breaker import CLOSED, Breaker, advance, deadline, trip
+from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
+from reachline.core.quorum import Tally
+from reachline.core.rules import Rules
+from reachline.model import Gate, Health, LineId, Vote, Zone
+
+__all__ = ["Row", "Stepped", "chance", "due_ms", "hold", "noted", "open_now", "reason_of", "step"]
+
+
+class Row(NamedTuple):
+    """All that is remembered of a line besides its ballots. `zone` is the newest verdict, N before the first."""
+
+    judgement: Judgement = NEW
+    breaker: Breaker = CLOSED
+    zone: Zone = Zone.N
+    zone_ms: int = 0
+    judged_ms: int = 0
+    """End of the newest judged tick; 0 before the first."""
+    blind: bool = False
+    held: bool = False
+    """Should be open, but the guard keeps it as the last closed line, at the floor weight."""
+    reason: str = ""
+    since_ms: int = 0
+    decisions: int = 0
+    """How often chance was asked for this line."""
+
+
+class Stepped(NamedTuple):
+    """A row after its tick, the rule that changed its state (empty: none did), and whether it wants to trip."""
+
+    row: Row
+    rule: str = ""
+    wants: bool = False
+
+
+def chance(line: LineId, decision: int, seed: int) -> int:
+    """A number in -1000…1000 that is the same in every replay: from the line, its decision number and the run's seed."""
+    text = f"{seed}\x00{line}\x00{decision}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") % 2_001 - 1_000
+
+
+def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules) -> Stepped:
+    """The row after the tick that ends now. `tally` is N where nothing new was heard: only deadlines then act."""
+    zone = tally.zone
+    elapsed = min(now_ms - row.judged_ms, 2 * rules.tick_ms) if row.judged_ms else rules.tick_ms
+    judged = judge(row.judgement, zone, elapsed, gate=row.breaker.gate, patience=rules.patience, faults=rules.faults)
+    after = row._replace(judgement=judged)
+    if zone is not Zone.N:
+        after = after._replace(zone=zone, zone_ms=now_ms, judged_ms=now_ms)
+    is_closed = row.breaker.gate is Gate.CLOSED
+    if zone is Zone.F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
+        return Stepped(after, f"vote.{reason_of(votes, Zone.F)}.failed", wants=True)
+    return _through_breaker(line, row, after, votes=votes, now_ms=now_ms, rules=rules)
+
+
+def _through_breaker(
+    line: LineId, before: Row, after: Row, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules
+) -> Stepped:
+    move = advance(
+        after.breaker,
+        _current(after, now_ms, rules),
+        now_ms,
+        jitter=chance(line, after.decisions, rules.seed),
+        rules=rules.breaker,
+    )
+    after = after._replace(breaker=move.row)
+    rule = move.rule
+    if rule == "breaker.probes_failed":
+        rule = f"vote.{reason_of(votes, Zone.F)}.failed"
+    if move.row.gate is Gate.OPEN and before.breaker.gate is not Gate.OPEN:
+        after = after._replace(decisions=after.decisions + 1)
+    if move.row.gate is Gate.HALF_OPEN and before.breaker.gate is Gate.OPEN:
+        after = after._replace(judgement=at_trial(after.judgement))
+    if move.row.gate is Gate.CLOSED and before.breaker.gate is not Gate.CLOSED:
+        after = after._replace(judgement=after_close(after.judgement, rules.patience))
+        rule = f"{rule}.closed"
+    if not rule and after.judgement.health is not before.judgement.health:
+        rule = _health_rule(after, votes)
+    return Stepped(after, rule)
+
+
+def _health_rule(after: Row, votes: tuple[Vote, ...]) -> str:
+    if after.judgement.health is Health.DEGRADED:
+        return f"vote.{reason_of(votes, Zone.D)}.degraded"
+    return "judge.recovered"
+
+
+def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
+    """The metric that most vantages of this zone or worse name, without its probe kind; ties by name."""
+    names = [
+        vote.metric.partition(".")[2] for vote in votes if vote.zone.value >= zone.value and vote.zone is not Zone.N
+    ]
+    return max(sorted(set(names)), key=names.count, default="unknown")
+
+
+def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:
+    """The row with its breaker tripped."""
+    jitter = chance(line, row.decisions, rules.seed)
+    return row._replace(
+        judgement=row.judgement._replace(health=Health.UNHEALTHY),
+        breaker=trip(row.breaker, now_ms, jitter=jitter, rules=rules.breaker),
+        decisions=row.decisions + 1,
+        held=False,
+    )
+
+
+def hold(row: Row) -> Row:
+    """The row of a line that should be open and may not be."""
+    return row._replace(judgement=row.judgement._replace(health=Health.UNHEALTHY), held=True)
+
+
+def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
+    """The newest verdict while it still says something about now."""
+    return row.zone if now_ms - row.zone_ms <= rules.quorum.blind_ms else Zone.N
+
+
+def due_ms(row: Row, rules: Rules) -> int | None:
+    """When this row's breaker moves without new evidence, or None."""
+    known = deadline(row.breaker, rules.breaker, zone=row.zone)
+    if known is not None or row.breaker.gate is Gate.CLOSED or row.zone not in (Zone.D, Zone.F):
+        return known
+    later = deadline(row.breaker, rules.breaker, zone=Zone.N)
+    return None if later is None else max(later, row.zone_ms + rules.quorum.blind_ms + 1)
+
+
+def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:
+    """The row with when and why its state changed, for people."""
+    was = (before.judgement.health, before.breaker.gate, before.breaker.step, before.held, before.blind)
+    now = (after.judgement.health, after.breaker.gate, after.breaker.step, after.held, after.blind)
+    if after.held:
+        after = after._replace(reason="guard.last_line")
+    elif rule:
+        after = after._replace(reason=rule)
+    if after.judgement.health is Health.HEALTHY and after.breaker.gate is Gate.CLOSED:
+        after = after._replace(reason="faults.fading" if after.judgement.faults else "")
+    return after if was == now else after._replace(since_ms=now_ms)

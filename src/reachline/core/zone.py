@@ -1,0 +1,167 @@
+"""From one vantage's reading to its verdict: limits with hysteresis, minimum samples and a confidence gate.
+
+Knows nothing of other vantages, of time or of what a verdict leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from reachline.core.rules import Limit, Rules
+from reachline.model import Kind, Reading, VantageId, Vote, Zone
+
+__all__ = ["Verdict", "is_over", "verdict", "wilson_at_least"]
+
+CONNECT: Final = "connect"
+ERRORS: Final = "errors"
+_RATES: Final = frozenset({"loss", "timeout", ERRORS})
+
+# The 5xx row of the table reads "2 of 5 or 2 %" and "3 of 5 or 10 %": counts that a short window can reach.
+_RECENT: Final = 5
+_RECENT_DEGRADED: Final = 2
+_RECENT_FAILED: Final = 3
+
+_HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP})
+"""Kinds that never decide over a line that other kinds observe."""
+
+
+class Verdict(NamedTuple):
+    """A vantage's zone, the vote that explains it, and which metrics it holds in D (1) or F (2) for the next time."""
+
+    zone: Zone
+    vote: Vote | None
+    held: tuple[tuple[str, int], ...]
+
+
+class _Measure(NamedTuple):
+    name: str
+    numerator: int
+    denominator: int
+    limit: Limit
+
+
+def wilson_at_least(hits: int, attempts: int, limit_milli: int, z_milli: int) -> bool:
+    """Whether the one-sided Wilson lower bound of hits/attempts reaches limit_milli/1000; exact, in integers.
+
+    The bound reaches p0 exactly where the score test rejects p0: hits/n - p0 >= z * sqrt(p0 * (1 - p0) / n).
+    """
+    excess = 1_000 * hits - attempts * limit_milli
+    if excess < 0:
+        return False
+    return excess * excess * 1_000_000 >= z_milli * z_milli * attempts * limit_milli * (1_000 - limit_milli)
+
+
+def is_over(numerator: int, denominator: int, *, level: int, leave: int, held: bool, z_milli: int) -> bool:
+    """Whether a rate is in a zone with these enter and exit limits (1/1000): gated on the way in, sticky until exit."""
+    if held:
+        return 1_000 * numerator >= leave * denominator
+    if 1_000 * numerator < level * denominator:
+        return False
+    return wilson_at_least(numerator, denominator, leave, z_milli)
+
+
+def verdict(
+    vantage: VantageId,
+    readings: Iterable[Reading],
+    held: Mapping[str, int],
+    rules: Rules,
+    *,
+    decides: frozenset[Kind] | None = None,
+) -> Verdict:
+    """The worst zone over a vantage's readings of one line; N where no metric has its minimum of samples.
+
+    `decides` names the helper kinds that decide here because the line is observed by nothing else (a `dns://` line).
+    """
+    worst, vote, now_held = Zone.N, None, {}
+    suspects: set[Kind] = set()
+    icmp_lost = False
+    for reading in readings:
+        zone, why, grip = _of_kind(vantage, reading, held, rules)
+        if reading.void:
+            continue
+        if reading.kind in _HELPERS and (decides is None or reading.kind not in decides):
+            icmp_lost |= reading.kind is Kind.ICMP and zone is Zone.F
+            continue
+        now_held.update(grip)
+        if zone in (Zone.D, Zone.F):
+            suspects.add(reading.kind)
+        if zone is not Zone.N and (worst is Zone.N or zone.value > worst.value):
+            worst, vote = zone, why
+    if worst is Zone.D and icmp_lost and {Kind.TCP, Kind.HTTP} <= suspects:
+        worst, vote = Zone.F, None if vote is None else vote._replace(zone=Zone.F, metric=f"{vote.metric}+icmp")
+    return Verdict(worst, vote, tuple(sorted(now_held.items())))
+
+
+def _of_kind(
+    vantage: VantageId, reading: Reading, held: Mapping[str, int], rules: Rules
+) -> tuple[Zone, Vote | None, dict[str, int]]:
+    worst, vote = Zone.N, None
+    grip: dict[str, int] = {}
+    for measure in _measures(reading, rules.limits):
+        name = f"{reading.kind}.{measure.name}"
+        zone = _level(measure, reading, held.get(name, 0), rules.gate_milli)
+        if zone in (Zone.D, Zone.F):
+            grip[name] = zone.value
+        if worst is Zone.N or zone.value > worst.value:
+            worst = zone
+            limit = measure.limit.failed_enter if zone is Zone.F else measure.limit.degraded_enter
+            vote = Vote(vantage, zone, name, measure.numerator, measure.denominator, limit or 0)
+    return worst, vote, grip
+
+
+def _measures(reading: Reading, limits: Iterable[Limit]) -> Iterable[_Measure]:
+    """The metrics of a reading that have their minimum of samples."""
+    counts = reading.counts
+    known = {
+        "loss": (reading.lost, reading.sent, reading.sent),
+        "timeout": (counts.late, counts.attempts, counts.attempts),
+        ERRORS: (counts.attempts - counts.ok - counts.late, counts.attempts, counts.attempts),
+        CONNECT: (reading.rounds_ok, reading.rounds, reading.rounds),
+        "p95": (reading.p95_us, reading.answered, counts.attempts),
+        "ewma": (reading.ewma_us, reading.answered, reading.answered),
+        "jitter": (reading.jitter_us, reading.answered, reading.answered),
+    }
+    for limit in limits:
+        numerator, denominator, samples = known.get(limit.metric, (None, 0, 0))
+        if numerator is not None and samples >= max(limit.minimum, 1):
+            yield _Measure(limit.metric, numerator, denominator, limit)
+
+
+def _level(measure: _Measure, reading: Reading, held: int, z_milli: int) -> Zone:
+    limit = measure.limit
+    if measure.name == CONNECT:
+        return _connect(measure, held)
+    if _reaches(measure, reading, limit.failed_enter, limit.failed_exit, held=held >= Zone.F.value, z_milli=z_milli):
+        return Zone.F
+    if _reaches(measure, reading, limit.degraded_enter, limit.degraded_exit, held=held >= 1, z_milli=z_milli):
+        return Zone.D
+    return Zone.H
+
+
+def _connect(measure: _Measure, held: int) -> Zone:
+    """F at 0 of the newest three rounds, until all three are ok again."""
+    enter, leave = measure.limit.failed_enter, measure.limit.failed_exit
+    if enter is not None and measure.numerator <= enter:
+        return Zone.F
+    if held >= Zone.F.value and leave is not None and measure.numerator < leave:
+        return Zone.F
+    return Zone.H
+
+
+def _reaches(
+    measure: _Measure, reading: Reading, enter: int | None, leave: int | None, *, held: bool, z_milli: int
+) -> bool:
+    if enter is None:
+        return False
+    floor = enter if leave is None else leave
+    if measure.name not in _RATES:
+        return measure.numerator >= (floor if held else enter)
+    if measure.name == ERRORS and reading.recent >= _RECENT and _recently(reading, measure.limit, enter):
+        return True
+    return is_over(measure.numerator, measure.denominator, level=enter, leave=floor, held=held, z_milli=z_milli)
+
+
+def _recently(reading: Reading, limit: Limit, enter: int) -> bool:
+    needed = _RECENT_FAILED if enter == limit.failed_enter else _RECENT_DEGRADED
+    return reading.recent_bad >= needed
