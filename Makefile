@@ -1,0 +1,127 @@
+# Reachline. `make run` shows it, `make test` proves it; both do their own set-up. `make help` lists the rest.
+#
+# Settings: PYTHON (3.11 or newer), VENV, JOBS (test processes), ARGS (passed on to pytest or to `reachline up`).
+# pip and npm use whatever configuration they have on this machine.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= auto
+ARGS   ?=
+
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+SOURCE := src tests benchmarks tools
+BENCHES := probe decide sdk xds door people
+
+# What a fast check leaves out: real parts, whole processes, the browser, and what measures time.
+FAST := not (real or e2e or browser or alone or slow)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e docs bench \
+        $(addprefix bench-,$(BENCHES)) lock wheel clean
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+
+# ---------------------------------------------------------------------------------------------------------- two commands
+
+run: setup ## the demo: a center, agents, services with faults, an SDK, the console
+	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
+
+test: setup-dev parts lint types imports ## everything, real parts included
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "not alone" $(ARGS)
+	$(PYTEST) -m alone $(ARGS)
+
+# -------------------------------------------------------------------------------------------------------- while working
+
+check: setup-dev fmt-check lint types imports unit ## the fast part of `make test`
+
+fmt: setup-dev ## format the code
+	$(BIN)/ruff format $(SOURCE)
+	$(BIN)/ruff check --fix-only --quiet $(SOURCE)
+
+fmt-check: setup-dev
+	$(BIN)/ruff format --check --quiet $(SOURCE)
+
+lint: setup-dev ## ruff
+	$(BIN)/ruff check --quiet $(SOURCE)
+
+types: setup-dev ## mypy --strict
+	$(BIN)/mypy
+
+imports: setup-dev ## the floors
+	@$(BIN)/lint-imports --no-logo
+
+unit: setup-dev ## tests that need nothing but Python
+	$(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
+
+sim: setup-dev ## golden traces and policy vectors
+	$(PYTEST) -m sim $(ARGS)
+
+e2e: setup-dev parts ## whole processes, and the console in Chromium
+	$(PYTEST) -m "e2e or browser" $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation into site/; a warning is an error
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+bench: $(addprefix bench-,$(BENCHES)) ## every benchmark that exists
+
+# Each benchmark is built by its own issue; until then its target says so by name.
+$(addprefix bench-,$(BENCHES)): bench-%: setup-dev
+	@if [ -f benchmarks/$*.py ]; then $(BIN)/python benchmarks/$*.py $(ARGS); \
+	else echo "bench-$*: not built yet (benchmarks/$*.py)"; fi
+
+# -------------------------------------------------------------------------------------------------------------- set-up
+
+setup: $(VENV)/.run $(VENV)/.console
+setup-dev: $(VENV)/.dev $(VENV)/.console
+
+$(VENV)/.made:
+	@tools/venv "$(PYTHON)" "$(VENV)"
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.made requirements/run.txt pyproject.toml
+	@echo "installing reachline into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/run.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@echo "installing the developer's tools into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run requirements/docs.txt mkdocs.yml
+	@$(PIP) install --require-hashes -r requirements/docs.txt
+	@touch $@
+
+# The console draws its charts with a library that npm brings; without one it works, without charts.
+$(VENV)/.console: $(VENV)/.run package-lock.json
+	@$(MAKE) --no-print-directory console || echo "console: no charts for now; 'make console' tries again"
+	@touch $@
+
+console: $(VENV)/.run ## fetch the console's front-end libraries again
+	@command -v npm >/dev/null || $(PIP) install --require-hashes -r requirements/node.txt
+	@$(BIN)/python tools/vendor.py
+
+# Real parts from Debian where this is root; elsewhere the tests that need one are skipped by name.
+parts:
+	@tools/debian-parts requirements/debian.txt
+
+# ------------------------------------------------------------------------------------------------------------ releasing
+
+LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+        --custom-compile-command "make lock"
+
+lock: setup-dev ## pin every dependency anew, with hashes
+	$(LOCK) $(ARGS) --extra center --group build -o requirements/run.txt
+	$(LOCK) $(ARGS) --extra center --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(LOCK) $(ARGS) --extra center --group docs -c requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) $(ARGS) --group node -c requirements/dev.txt -o requirements/node.txt
+
+wheel: setup-dev ## a wheel in dist/, the console's libraries inside
+	$(BIN)/python -m hatchling build -t wheel
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) build dist site src/reachline/console/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis
