@@ -1,0 +1,47 @@
+"""Weighted random choice: every line by its share of the weight, no memory between picks, so no lock."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
+from typing import Final, Generic, TypeVar
+
+__all__ = ["WEIGHTS_MOST", "WeightedRandom"]
+
+T = TypeVar("T")
+
+WEIGHTS_MOST: Final = 2**53 - 1
+"""Largest sum of weights: up to here a double is exact, and `random() * total` stays below `total`."""
+
+
+class WeightedRandom(Generic[T]):
+    """Chooses among items by integer weights; an item of weight 0 is never chosen.
+
+    ValueError at construction for a negative weight or a sum above `WEIGHTS_MOST`: a door refuses those earlier.
+    """
+
+    __slots__ = ("_items", "_sums", "_total")
+
+    def __init__(self, items: Sequence[T], weights: Sequence[int]) -> None:
+        chosen = [(item, weight) for item, weight in zip(items, weights, strict=True) if weight]
+        if any(weight < 0 for _, weight in chosen):
+            raise ValueError("a weight is negative")
+        sums = list(accumulate(weight for _, weight in chosen))
+        if sums and sums[-1] > WEIGHTS_MOST:
+            raise ValueError(f"weights sum to {sums[-1]}, at most {WEIGHTS_MOST}")
+        self._items: Final = tuple(item for item, _ in chosen)
+        # Doubles: comparing two of them is a third of the price of comparing a double and an integer.
+        self._sums: Final = [float(each) for each in sums]
+        self._total: Final = self._sums[-1] if sums else 0.0
+
+    def __len__(self) -> int:
+        """How many items can be chosen."""
+        return len(self._items)
+
+    def pick(self, rng: Random, key: int | None = None) -> T | None:  # noqa: ARG002 - chance needs no key
+        """One item, or None where no item has weight. `key` is for pickers that keep callers together."""
+        if not self._items:
+            return None
+        return self._items[bisect(self._sums, rng.random() * self._total)]
