@@ -1,0 +1,249 @@
+"""The newest attempts on one line by one probe kind, and the figures they give. Attempts, not answers: what was never
+answered is in it, as slower than anything we waited for, so a failing line cannot look fast.
+
+Knows no clock, no limits and no verdict. Written by the one process that probes; readers get a `Reading`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from reachline.core import ewma, histogram
+from reachline.core.ring import BLURRED, Columns, Ring
+from reachline.core.rounds import Rounds
+from reachline.model import CENSORED_US, Clock, Counts, Failure, Kind, Reading, Seconds
+
+__all__ = ["MAX_AGE", "MINIMUM", "NEWEST", "Columns", "Figures", "Window", "max_age", "nearest_rank"]
+
+NEWEST: Final = 200
+"""Attempts a window holds."""
+MAX_AGE: Final[Seconds] = 120.0
+"""What is older says nothing of now: after a repair the bad attempts are gone in two minutes."""
+MINIMUM: Final = 5
+"""The smallest number of attempts any limit asks for (EWMA, 5xx)."""
+_RECENT: Final = 5
+_MOST_PACKETS: Final = 15
+"""A nibble. The kernel gives a connect up after 6 retransmissions."""
+
+_OK, _LATE, _RESET, _ERRORS = 0, 1, 3, 7
+_BAD: Final = frozenset({_RESET, _ERRORS})
+_COLUMN: Final = {
+    None: _OK,
+    Failure.TIMEOUT: _LATE,
+    Failure.REFUSED: 2,
+    Failure.RESET: _RESET,
+    Failure.UNREACHABLE: 4,
+    Failure.RESOLVE: 5,
+    Failure.TLS: 6,
+    Failure.PROXY: 6,
+    Failure.PROTOCOL: 6,
+    Failure.STATUS: _ERRORS,
+}
+"""The column of `Counts` in which an attempt stands; AGENT is in none."""
+_ANSWERED: Final = frozenset({None, Failure.REFUSED, Failure.STATUS})
+"""Ends that are an answer even where no usable RTT came with it (a retransmitted SYN): neither fast nor censored."""
+
+
+def max_age(every: Seconds) -> Seconds:
+    """How old an attempt may get: 120 s, or longer where the interval is so long that 120 s never hold the minimum.
+
+    A 30 s HTTP probe has four attempts in 120 s and would never reach the five that its limits ask for; it gets 180 s.
+    """
+    return max(MAX_AGE, (MINIMUM + 1) * every)
+
+
+def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
+    """The percentile of ascending values: the ceil(share * n)-th of n. None where that is merely the largest one.
+
+    So P95 needs 20 values and the median 2.
+    """
+    # The product is rounded at the 9th digit first: 0.95 * 20 is 19.000000000000004 on some paths, and its ceiling 20.
+    rank = math.ceil(round(share * len(ordered), 9))
+    return ordered[rank - 1] if 0 < rank < len(ordered) else None
+
+
+class Figures(NamedTuple):
+    """For people, never for the judge. RTT in microseconds over answered attempts; counts over the window."""
+
+    p50_us: int | None = None
+    p95_us: int | None = None
+    last_us: int | None = None
+    clock: Clock = Clock.APP
+    codes: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    """Answers by class, 1xx…5xx."""
+    handshake_lost: int = 0
+    """Packets lost by attempts that were answered all the same: loss that no other counter shows."""
+    histogram: bytes = b""
+    """RTTs that ended since the last `settle`, so that adding up histograms over time and agents is exact."""
+
+
+class Window:
+    """The newest `size` attempts of one line and kind, none older than `age`. One writer; times are the caller's clock."""
+
+    __slots__ = (
+        "_ring",
+        "agent_faults",
+        "alpha",
+        "clock",
+        "fresh_failed",
+        "fresh_ok",
+        "kind",
+        "last_us",
+        "mean",
+        "rounds",
+    )
+
+    def __init__(
+        self, columns: Columns, kind: Kind, *, size: int = NEWEST, age: Seconds = MAX_AGE, alpha: float = 0.3
+    ) -> None:
+        self.kind, self.alpha = kind, alpha
+        self._ring = Ring(columns, size=size, age=age)
+        self.rounds = Rounds()
+        self.mean: float | None = None
+        """EWMA of ok RTTs, microseconds; None before the first."""
+        self.last_us: int | None = None
+        self.clock = Clock.APP
+        self.fresh_ok = self.fresh_failed = 0
+        self.agent_faults = 0
+        """Attempts that our own fault kept from being one."""
+
+    def __len__(self) -> int:
+        return self._ring.count
+
+    def record(  # noqa: PLR0913  the hot path: scalars, as the engine hands them over
+        self,
+        now: Seconds,
+        failure: Failure | None,
+        rtt_us: int | None,
+        *,
+        clock: Clock = Clock.APP,
+        late: bool = False,
+        sent: int = 0,
+        lost: int = 0,
+        status: int = 0,
+        number: int = 0,
+        burst: int = 1,
+    ) -> None:
+        """One attempt of round `number` ended at `now`. `late` outranks `failure`; AGENT is counted apart and not kept."""
+        if failure is Failure.AGENT:
+            self.agent_faults += 1
+            self.rounds.ended(number, burst, None)
+            return
+        ok = failure is None and not late
+        if rtt_us is not None:
+            self.last_us, self.clock = rtt_us, clock
+            if ok:
+                self.mean = ewma.after(self.mean, rtt_us, self.alpha)
+        self.fresh_ok += ok
+        self.fresh_failed += not ok
+        self.rounds.ended(number, burst, ok)
+        rtt = float(rtt_us) if rtt_us is not None else BLURRED if failure in _ANSWERED else math.inf
+        column = _LATE if late else _COLUMN[failure]
+        code = column | min(status // 100, 5) << 3
+        self._ring.append(now, rtt, code, min(sent, _MOST_PACKETS) | min(lost, _MOST_PACKETS) << 4)
+
+    def reading(self, now: Seconds, *, void: bool = False) -> Reading:
+        """The window in integers, as of `now`; what is too old leaves it first."""
+        self._ring.age_out(now)
+        codes, ordered = self._ring.codes(), self._ordered()
+        answered = ordered[: bisect_left(ordered, math.inf)]
+        p50, p95 = nearest_rank(answered, 0.5), nearest_rank(ordered, 0.95)
+        p95_answered = nearest_rank(answered, 0.95)
+        sent, lost = _sent_lost(self._ring.packets())
+        newest = codes[-_RECENT:]
+        return Reading(
+            kind=self.kind,
+            counts=_counts(codes),
+            sent=sent,
+            lost=lost,
+            rounds=self.rounds.known,
+            rounds_ok=self.rounds.ok,
+            recent=len(newest),
+            recent_bad=sum(code & 7 in _BAD for code in newest),
+            answered=len(answered),
+            ewma_us=_whole(self.mean),
+            p50_us=_whole(p50),
+            p95_us=_whole(p95),
+            jitter_us=None if p50 is None or p95_answered is None else _whole(p95_answered - p50),
+            fresh_ok=self.fresh_ok,
+            fresh_failed=self.fresh_failed,
+            covered_ms=round(1_000 * self._ring.span(now)),
+            void=void,
+        )
+
+    def figures(self, now: Seconds) -> Figures:
+        """What people see beside the reading."""
+        self._ring.age_out(now)
+        ordered, rtts, codes = self._ordered(), self._ring.rtts(), self._ring.codes()
+        answered = ordered[: bisect_left(ordered, math.inf)]
+        fresh = self.fresh_ok + self.fresh_failed
+        values = [rtt for rtt in rtts[-fresh:] if abs(rtt) < math.inf] if fresh else []
+        return Figures(
+            p50_us=_whole(nearest_rank(answered, 0.5)),
+            p95_us=_whole(nearest_rank(answered, 0.95)),
+            last_us=self.last_us,
+            clock=self.clock,
+            codes=_classes(codes),
+            handshake_lost=_lost_unseen(self._ring.packets(), rtts),
+            histogram=histogram.encode(histogram.of(values)) if values else b"",
+        )
+
+    def settle(self) -> None:
+        """The reading is on its way: what ends from now on is fresh."""
+        self.fresh_ok = self.fresh_failed = 0
+
+    def revoke(self, since: Seconds) -> None:
+        """Take back the attempts that ended after `since`: it turned out that our own end was broken.
+
+        The rounds are forgotten with them; the EWMA stays, as failed attempts never entered it.
+        """
+        self._ring.drop_since(since)
+        self.rounds.forget()
+        self.settle()
+
+    def close(self) -> None:
+        """The room goes back; the window is not used again."""
+        self._ring.close()
+
+    def _ordered(self) -> list[float]:
+        """RTTs ascending, the unanswered last, those without a usable RTT left out."""
+        ordered = sorted(self._ring.rtts())
+        return ordered[bisect_right(ordered, BLURRED) :]
+
+
+def _whole(rtt: float | None) -> int | None:
+    if rtt is None:
+        return None
+    return CENSORED_US if rtt == math.inf else round(rtt)
+
+
+def _counts(codes: bytearray) -> Counts:
+    columns = [0] * 8
+    for code in set(codes):
+        columns[code & 7] += codes.count(code)
+    return Counts(*columns)
+
+
+def _classes(codes: bytearray) -> tuple[int, int, int, int, int]:
+    classes = [0] * 6
+    for code in set(codes):
+        classes[code >> 3] += codes.count(code)
+    return classes[1], classes[2], classes[3], classes[4], classes[5]
+
+
+def _sent_lost(packets: bytearray) -> tuple[int, int]:
+    sent = lost = 0
+    for value in set(packets):
+        n = packets.count(value)
+        sent += n * (value & 15)
+        lost += n * (value >> 4)
+    return sent, lost
+
+
+def _lost_unseen(packets: bytearray, rtts: Iterable[float]) -> int:
+    if max(packets, default=0) < _MOST_PACKETS:
+        return 0
+    return sum(pair >> 4 for pair, rtt in zip(packets, rtts, strict=True) if rtt != math.inf)
