@@ -9,8 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
-from reachline.core.rules import LocalRules
-from reachline.model import CENSORED_US, Change, Gate, Health, Line, Reading, Role, Seconds, Standing, Vote, Zone
+from reachline.core.rules import Rules
+from reachline.model import (
+    CENSORED_US,
+    Change,
+    Gate,
+    Health,
+    Line,
+    LineId,
+    Reading,
+    Role,
+    Seconds,
+    Standing,
+    Vote,
+    Zone,
+)
 
 __all__ = [
     "GATES",
@@ -21,6 +34,7 @@ __all__ = [
     "ClusterDocument",
     "ErrorDocument",
     "Figures",
+    "FormulaDocument",
     "FormulaRow",
     "LineRow",
     "LinesDocument",
@@ -104,14 +118,22 @@ class LinesDocument(TypedDict):
 
 
 class FormulaRow(TypedDict):
-    """What a client needs of one line to redo the group formulas with its own breakers.
+    """What a client needs of one line to redo the group formulas (`core.tiers`) with its own breakers.
 
-    `base`, `raw` are points; `role` is `primary`, `backup`, `traffic`, `reserve`, two joined by `+`, or empty.
+    Health and roles stand in the line's row. `faults` is in millionths of a fault, `share` what the center's breaker
+    admits, 0…1.
     """
 
     base: int
-    raw: float
-    role: str
+    faults: int
+    share: float
+
+
+class FormulaDocument(TypedDict):
+    """The terms of all lines, and `cost`: factors of exp(-lambda x) for x = 2**k millionths of a fault, in units of 1e-12."""
+
+    cost: list[int]
+    lines: dict[str, FormulaRow]
 
 
 class LocalRulesRow(TypedDict):
@@ -121,7 +143,7 @@ class LocalRulesRow(TypedDict):
     open: float
     open_cap: float
     max_open: float
-    formula: dict[str, FormulaRow]
+    formula: FormulaDocument
 
 
 class ClusterDocument(TypedDict):
@@ -316,15 +338,31 @@ def _instant(at_ms: int, origin: Seconds) -> float:
     return round(origin + at_ms / 1000, 3)
 
 
-def local_rules(rules: LocalRules, rows: Sequence[LineRow]) -> LocalRulesRow:
-    """The clients' own breaker, and the formula's terms of each line."""
-    return {
-        "failures": rules.failures,
-        "open": rules.open_ms / 1000,
-        "open_cap": rules.open_cap_ms / 1000,
-        "max_open": rules.max_open_milli / 1000,
-        "formula": {row["line"]: {"base": row["base"], "raw": row["raw"], "role": row["role"]} for row in rows},
+def local_rules(rules: Rules, rows: Sequence[LineRow], faults: Mapping[LineId, int]) -> LocalRulesRow:
+    """The clients' own breaker, and the formula's terms of each line; `faults` names the lines that have any."""
+    local = rules.local
+    terms: dict[str, FormulaRow] = {
+        row["line"]: {"base": row["base"], "faults": faults.get(LineId(row["line"]), 0), "share": _share(row, rules)}
+        for row in rows
     }
+    return {
+        "failures": local.failures,
+        "open": local.open_ms / 1000,
+        "open_cap": local.open_cap_ms / 1000,
+        "max_open": local.max_open_milli / 1000,
+        "formula": {"cost": list(rules.faults.cost), "lines": terms},
+    }
+
+
+def _share(row: LineRow, rules: Rules) -> float:
+    """What the center's breaker admits to the line."""
+    match row["breaker"]:
+        case "open":
+            return 0.0
+        case "half_open" | "ramp":
+            return rules.breaker.steps_milli[row["step"]] / 1000
+        case _:
+            return 0.0 if row["drained"] else 1.0
 
 
 def vote(of: Vote) -> VoteRow:

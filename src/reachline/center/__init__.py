@@ -1,0 +1,1 @@
+"""Judge, remember, publish: agents in, snapshots out. `run` is the whole role."""

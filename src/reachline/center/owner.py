@@ -1,0 +1,316 @@
+"""The one writer of every ledger: evidence in, ticks on time, snapshots out. Order: journal, ledger, commit, publish.
+
+Knows no protocol: intake and API call its methods on the same loop. Ticks stand at multiples of a scope's tick on the
+journal's clock; a late loop judges once and goes on at the next multiple.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline.center.board import Board, Cluster
+from reachline.center.hold import Hold
+from reachline.center.ledgers import Compiled
+from reachline.center.stream import Stream
+from reachline.core.ledger import Closed, Ledger
+from reachline.model import Line, LineId, Outcome, Scope, Seconds, VantageId, Version
+from reachline.store.journal import Journal
+from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.wire.frame import Report
+
+__all__ = ["LOCAL", "Owner", "Principal"]
+
+log = logging.getLogger("reachline.center")
+
+Principal = str
+"""Who asks for a change; `local` until there is authentication."""
+LOCAL: Final[Principal] = "local"
+_IDLE: Final[Seconds] = 60.0
+"""A loop without any deadline looks again this often: a bound, not a poll."""
+_HIGHEST_EPOCH: Final = 2**40
+"""No honest center's epoch (Unix seconds) is beyond; a client that names one is broken and must not spoil the version."""
+
+
+class _Ticking(NamedTuple):
+    """A closed tick on its way to be published, with the lines and rules it was judged by."""
+
+    ledger: Ledger
+    closed: Closed
+    lines: Mapping[LineId, Line]
+    faults: Mapping[LineId, int]
+
+
+class Owner:
+    """Ledgers of all scopes. All methods are for the loop that runs `run`."""
+
+    def __init__(
+        self,
+        *,
+        board: Board,
+        stream: Stream,
+        journal: Journal,
+        ledgers: Mapping[Scope, Ledger],
+        holds: Mapping[Scope, Hold],
+    ) -> None:
+        self._board = board
+        self._stream = stream
+        self._journal = journal
+        self._ledgers = dict(ledgers)
+        self._holds = dict(holds)
+        self._due = {scope: board.clock() for scope in ledgers}
+        self._scopes: dict[LineId, Scope] = {}
+        self._named: dict[Scope, frozenset[VantageId]] = {}
+        self._wake = asyncio.Event()
+        self.published: Callable[[], None] = lambda: None
+        """Called after every publication: who keeps hints for agents looks again."""
+
+    # -- evidence ------------------------------------------------------------------------------------------------
+
+    def report(self, vantage: VantageId, reports: Sequence[Report], *, doubt: int = 0, ends_round: bool = True) -> int:
+        """One part of a heartbeat; the journal's sequence number to wait for. Lines it may not vote on are counted and left."""
+        now_ms = self._board.clock()
+        known = self._known(vantage, reports)
+        self._board.counts["reports_unknown", ""] += len(reports) - len(known)
+        last = 0
+        for scope, rows in _by_scope(known, self._scopes).items():
+            readings = tuple((LineId(row.line), row.reading) for row in rows)
+            last = self._append(Reported(scope=scope, at_ms=now_ms, vantage=vantage, doubt=doubt, readings=readings))
+            self._ledgers[scope].report(vantage, readings, now_ms=now_ms, doubt=doubt)
+            if ends_round and (hold := self._holds.get(scope)):
+                hold.heard(vantage)
+        self.show(vantage, known)
+        return last
+
+    def show(self, vantage: VantageId, reports: Sequence[Report]) -> None:
+        """Readings for people only: never evidence."""
+        known = self._known(vantage, reports)
+        self._board.readings.take(vantage, known, self._board.clock())
+        self._stream.touched(LineId(row.line) for row in known)
+        self._stream.agents()
+
+    def _known(self, vantage: VantageId, reports: Sequence[Report]) -> list[Report]:
+        return [row for row in reports if self._may_vote(vantage, LineId(row.line))]
+
+    def _may_vote(self, vantage: VantageId, line: LineId) -> bool:
+        scope = self._scopes.get(line)
+        if scope is None:
+            return False
+        allowed = self._ledgers[scope].lines[line].vantages
+        return not allowed or vantage in allowed
+
+    def outcomes(self, scope: Scope, client: str, rows: Iterable[Outcome], principal: Principal = LOCAL) -> int:
+        """What one client's calls came to; the journal's sequence number to wait for."""
+        now_ms = self._board.clock()
+        ledger = self._ledgers[scope]
+        known = tuple(row for row in rows if row.line in ledger.lines)
+        if not known:
+            return 0
+        last = self._append(Outcomes(scope=scope, at_ms=now_ms, client=client, rows=known))
+        ledger.outcomes(client, known, now_ms=now_ms)
+        for row in known:
+            self._board.counts["outcomes", "ok"] += row.ok
+            self._board.counts["outcomes", "failed"] += row.failed
+            self._board.counts["outcomes", "late"] += row.late
+            self._board.counts["outcomes", "errors"] += row.errors
+        log.debug("outcomes_taken", extra={"client": client, "rows": len(known), "principal": principal})
+        return last
+
+    # -- who and what --------------------------------------------------------------------------------------------
+
+    def members(self) -> None:
+        """Agents came or went: the quorum follows where the document names none."""
+        now_ms = self._board.clock()
+        joined = self._board.roster.members(now_ms)
+        for scope, ledger in self._ledgers.items():
+            wanted = self._named.get(scope) or joined
+            if ledger.vantages != wanted:
+                self._append(Members(scope=scope, at_ms=now_ms, vantages=wanted))
+                ledger.members(wanted)
+        self._stream.agents()
+        self._wake.set()
+
+    def reconfigure(self, compiled: Mapping[Scope, Compiled], principal: Principal = LOCAL) -> None:
+        """Another document: known clusters keep the rows of unchanged lines, new ones begin, others end."""
+        now_ms = self._board.clock()
+        before = self._ledgers.keys() | set()
+        for scope in before - compiled.keys():
+            self._end(scope)
+        for scope, wanted in compiled.items():
+            if ledger := self._ledgers.get(scope):
+                self._change(ledger, wanted, now_ms)
+            else:
+                self._begin(scope, wanted, now_ms)
+        if before != self._ledgers.keys():
+            self._journal.follow(self._ledgers)
+        self.index(compiled)
+        log.info("document_applied", extra={"clusters": len(compiled), "principal": principal})
+        self.members()
+
+    def index(self, compiled: Mapping[Scope, Compiled]) -> None:
+        """Which scope a line belongs to and whom the document names, for the compiled document now in force."""
+        self._scopes = {line: scope for scope, ledger in self._ledgers.items() for line in ledger.lines}
+        self._named = {scope: wanted.vantages for scope, wanted in compiled.items()}
+        self._board.readings.keep(frozenset(self._scopes))
+
+    def _change(self, ledger: Ledger, wanted: Compiled, now_ms: int) -> None:
+        vantages = wanted.vantages or ledger.vantages
+        if wanted.is_in_force(ledger, vantages):
+            return
+        record = Reconfigured(
+            scope=ledger.scope, at_ms=now_ms, lines=wanted.lines, rules=wanted.rules, vantages=vantages
+        )
+        self._append(record)
+        gone = frozenset(ledger.lines) - {line.id for line in wanted.lines}
+        ledger.reconfigure(wanted.lines, wanted.rules, vantages, now_ms=now_ms)
+        self._due[ledger.scope] = now_ms
+        self._stream.left(gone)
+
+    def _begin(self, scope: Scope, wanted: Compiled, now_ms: int) -> None:
+        version = Version(self._board.version.epoch, 0)
+        members = wanted.vantages or self._board.roster.members(now_ms)
+        self._ledgers[scope] = Ledger(
+            scope, wanted.lines, wanted.rules, vantages=members, version=version, now_ms=now_ms
+        )
+        self._due[scope] = now_ms
+
+    def _end(self, scope: Scope) -> None:
+        ledger = self._ledgers.pop(scope)
+        self._due.pop(scope, None)
+        self._holds.pop(scope, None)
+        self._board.drop(scope.cluster)
+        self._stream.left(ledger.lines)
+
+    def outrank(self, version: Version) -> bool:
+        """A client has seen `version`: every version from here on is above it. False where it cannot be one of ours."""
+        if version.epoch >= _HIGHEST_EPOCH:
+            return False
+        if version <= self._board.version or all(version <= ledger.version for ledger in self._ledgers.values()):
+            return True
+        epoch = version.epoch + 1
+        log.warning("epoch_raised", extra={"epoch": epoch, "client": str(version)})
+        for ledger in self._ledgers.values():
+            ledger.rebase(Version(epoch, 0))
+        # The checkpoints hold the version: the next start begins above it.
+        self._journal.follow(self._ledgers)
+        self.publish_all()
+        return True
+
+    # -- ticks ---------------------------------------------------------------------------------------------------
+
+    def publish_all(self) -> None:
+        """What every ledger says now, for readers: the first snapshot after a start, or all anew after a rebase."""
+        for ledger in self._ledgers.values():
+            self._publish(_Ticking(ledger, Closed(ledger.snapshot(), (), b""), ledger.lines, _faults(ledger)))
+
+    async def run(self) -> None:
+        """Ticks until cancelled."""
+        while True:
+            await self.tick()
+            await self._until(self._next())
+
+    async def tick(self) -> None:
+        """Every scope whose time has come: closed, journalled, committed, published."""
+        now_ms = self._board.clock()
+        ticking = [self._close(scope, now_ms) for scope, due_ms in self._due.items() if due_ms <= now_ms]
+        if (gone := self._board.roster.deadline()) is not None and gone <= now_ms:
+            self.members()
+        closed = [one for one in ticking if one is not None]
+        if not closed:
+            return
+        last = self._append_ticks(closed, now_ms)
+        await self.durable(last)
+        for one in closed:
+            self._publish(one)
+        self.published()
+
+    def _close(self, scope: Scope, now_ms: int) -> _Ticking | None:
+        ledger = self._ledgers[scope]
+        tick_ms = ledger.rules.tick_ms
+        self._due[scope] = (now_ms // tick_ms + 1) * tick_ms
+        if hold := self._holds.get(scope):
+            if not hold.is_over(now_ms, ledger.vantages):
+                return None
+            del self._holds[scope]
+            log.info("judging_resumed", extra={"cluster": scope.cluster})
+        return _Ticking(ledger, ledger.close(now_ms), ledger.lines, _faults(ledger))
+
+    def _append_ticks(self, closed: Iterable[_Ticking], now_ms: int) -> int:
+        last = 0
+        for one in closed:
+            changes, digest = one.closed.changes, one.closed.digest
+            last = self._append(Ticked(scope=one.ledger.scope, at_ms=now_ms, changes=changes, digest=digest))
+        return last
+
+    def _publish(self, one: _Ticking) -> None:
+        scope, snapshot = one.ledger.scope, one.closed.snapshot
+        self._board.judged_ms = self._board.clock()
+        if self._ledgers.get(scope) is not one.ledger:
+            return
+        if snapshot is not None:
+            cluster = Cluster(
+                scope=scope, lines=one.lines, rules=one.ledger.rules, snapshot=snapshot, faults=one.faults
+            )
+            news = self._board.publish(cluster, one.closed.changes)
+            self._stream.decided((change.line for change in one.closed.changes), news)
+            for change in one.closed.changes:
+                log.info(
+                    "line_changed", extra={"line": change.line, "rule": change.rule, "weight": change.after.weight}
+                )
+        self._mark(scope)
+
+    def _mark(self, scope: Scope) -> None:
+        """One more point of every line's history."""
+        board, now_ms = self._board, self._board.clock()
+        cluster = board.clusters[scope.cluster].value
+        for standing in cluster.snapshot.standings:
+            board.readings.mark(
+                standing.line, standing.weight, now_ms,
+                fresh_ms=cluster.rules.quorum.fresh_ms, every_ms=cluster.rules.tick_ms,
+            )  # fmt: skip
+
+    def _next(self) -> Seconds:
+        """Seconds until something happens by itself."""
+        moments = [*self._due.values()]
+        if (gone := self._board.roster.deadline()) is not None:
+            moments.append(gone)
+        return max(0.0, min(_IDLE, (min(moments) - self._board.clock()) / 1000)) if moments else _IDLE
+
+    async def _until(self, delay: Seconds) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    # -- the journal ---------------------------------------------------------------------------------------------
+
+    def _append(self, record: Record) -> int:
+        return self._journal.append(record)
+
+    async def durable(self, number: int) -> bool:
+        """True once record `number` is on disk; False where it will not be: a full disk never stops judging."""
+        done = not number or await self._journal.durable(number)
+        alarm = self._journal.alarm
+        if alarm and not self._board.journal_fault:
+            log.error("journal_refused", extra={"reason": alarm})
+        self._board.journal_fault = alarm
+        return done
+
+
+def _by_scope(reports: Iterable[Report], scopes: Mapping[LineId, Scope]) -> dict[Scope, list[Report]]:
+    """Reports by scope; the kinds of one line stand next to each other, as the ledger wants them."""
+    found: dict[Scope, list[Report]] = {}
+    for row in sorted(reports, key=lambda row: row.line):
+        found.setdefault(scopes[LineId(row.line)], []).append(row)
+    return found
+
+
+def _faults(ledger: Ledger) -> dict[LineId, int]:
+    """Lines with faults, in millionths; a held line counts as at the cap, as in its weight."""
+    cap = ledger.rules.faults.cap
+    rows = ((line, cap if row.held else row.judgement.faults) for line, row in ledger.rows.items())
+    return {line: faults for line, faults in rows if faults}

@@ -1,0 +1,211 @@
+"""What people want to see of a line beside its standing: the newest readings, pooled figures, the last 15 minutes.
+
+In memory and bounded; nothing here is evidence, and a restart forgets it. Replayed heartbeats may come in here.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from reachline.core import histogram
+from reachline.errors import RemoteProtocolError
+from reachline.model import CENSORED_US, Kind, LineId, Reading, Seconds, VantageId
+from reachline.wire import view
+from reachline.wire.frame import Detail, Report
+
+__all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row"]
+
+HISTORY: Final[Seconds] = 900.0
+"""Fifteen minutes: an incident from its first sign to the end of the default ramp (210 s), with what came before."""
+_MOST_POINTS: Final = 900
+"""One a second at most, whatever the tick."""
+_CLOCKS: Final = ("kernel", "receive stamp", "application")
+_TELLING: Final = (Kind.TCP, Kind.HTTP, Kind.TLS, Kind.ICMP, Kind.DNS)
+"""Whose RTT a list shows when a line has several probe kinds: the one the kernel measures best."""
+
+
+class Seen(NamedTuple):
+    """The newest report of one vantage by one kind, and when it arrived."""
+
+    at_ms: int
+    reading: Reading
+    detail: Detail
+
+
+class Point(NamedTuple):
+    """One point of a line's history."""
+
+    at_ms: int
+    p50: Seconds | None
+    p95: Seconds | None
+    loss: float | None
+    timeout: float | None
+    weight: int
+
+
+class _Ring:
+    """The last points of one line in flat arrays: 28 bytes each, where tuples would take 200. NaN stands for None inside."""
+
+    __slots__ = ("_at", "_next", "_size", "_values")
+
+    _COLUMNS: Final = 5
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._next = 0
+        self._at = array("q")
+        self._values = array("f")
+
+    def add(self, point: Point) -> None:
+        """The oldest point makes room once the ring is full."""
+        row = array("f", (math.nan if value is None else value for value in point[1:]))
+        if len(self._at) < self._size:
+            self._at.append(point.at_ms)
+            self._values.extend(row)
+            return
+        place = self._next * self._COLUMNS
+        self._at[self._next] = point.at_ms
+        self._values[place : place + self._COLUMNS] = row
+        self._next = (self._next + 1) % self._size
+
+    def __iter__(self) -> Iterator[Point]:
+        """Oldest first."""
+        for offset in range(len(self._at)):
+            at = (self._next + offset) % len(self._at)
+            p50, p95, loss, timeout, weight = self._values[at * self._COLUMNS : (at + 1) * self._COLUMNS]
+            yield Point(self._at[at], _known(p50), _known(p95), _known(loss), _known(timeout), round(weight))
+
+
+def _known(value: float) -> float | None:
+    # A float32 has seven digits: a microsecond of ten seconds.
+    return None if math.isnan(value) else round(value, 6)
+
+
+class Readings:
+    """Written by the owner's task, read by everybody on the same loop."""
+
+    def __init__(self) -> None:
+        self._seen: dict[LineId, dict[tuple[VantageId, Kind], Seen]] = {}
+        self._rings: dict[LineId, _Ring] = {}
+
+    def take(self, vantage: VantageId, reports: Iterable[Report], now_ms: int) -> None:
+        """The newest reports of one vantage replace its older ones."""
+        for report in reports:
+            by_vantage = self._seen.setdefault(LineId(report.line), {})
+            by_vantage[vantage, report.reading.kind] = Seen(now_ms, report.reading, report.detail)
+
+    def keep(self, lines: frozenset[LineId]) -> None:
+        """Lines that left the document are forgotten."""
+        for gone in self._seen.keys() - lines:
+            del self._seen[gone]
+        for gone in self._rings.keys() - lines:
+            del self._rings[gone]
+
+    def mark(self, line: LineId, weight: int, now_ms: int, *, fresh_ms: int, every_ms: int) -> None:
+        """One more point of the line's history; `every_ms` is the distance at which they come."""
+        ring = self._rings.get(line)
+        if ring is None:
+            size = min(_MOST_POINTS, max(1, round(HISTORY * 1000 / every_ms)))
+            ring = self._rings[line] = _Ring(size)
+        figures = self.figures(line, now_ms, fresh_ms=fresh_ms)
+        ring.add(Point(now_ms, figures.p50, figures.p95, figures.loss, figures.timeout, weight))
+
+    def history(self, line: LineId) -> tuple[Point, ...]:
+        """The line's points, oldest first."""
+        return tuple(self._rings.get(line, ()))
+
+    def seen(self, line: LineId) -> Mapping[tuple[VantageId, Kind], Seen]:
+        """The newest report of each vantage and kind."""
+        return self._seen.get(line, {})
+
+    def figures(self, line: LineId, now_ms: int, *, fresh_ms: int) -> view.Figures:
+        """Pooled over the vantages heard within `fresh_ms`: rates by their counts, percentiles by merged histograms."""
+        by_kind: dict[Kind, list[Seen]] = {}
+        for (_, kind), seen in self._seen.get(line, {}).items():
+            if now_ms - seen.at_ms <= fresh_ms and not seen.reading.void:
+                by_kind.setdefault(kind, []).append(seen)
+        telling = next((kind for kind in _TELLING if kind in by_kind), None)
+        if telling is None:
+            return view.NO_FIGURES
+        # DNS is advisory: its losses say nothing about the line itself, unless it is all there is.
+        judged = [rows for kind, rows in by_kind.items() if kind is not Kind.DNS] or [by_kind[telling]]
+        return _rtts(telling, by_kind[telling])._replace(
+            loss=_worst(judged, lambda reading: (reading.lost, reading.sent)),
+            timeout=_worst(judged, lambda reading: (reading.counts.late, reading.counts.attempts)),
+        )
+
+
+def _worst(kinds: Iterable[Iterable[Seen]], of: Callable[[Reading], tuple[int, int]]) -> float | None:
+    """The worst kind's pooled rate, None where no kind has a denominator."""
+    rates = []
+    for rows in kinds:
+        pairs = [of(seen.reading) for seen in rows]
+        if total := sum(denominator for _, denominator in pairs):
+            rates.append(round(sum(numerator for numerator, _ in pairs) / total, 6))
+    return max(rates, default=None)
+
+
+def _rtts(kind: Kind, rows: list[Seen]) -> view.Figures:
+    merged = [one for seen in rows if (one := _histogram(seen.detail.histogram)) is not None]
+    middle_ewma = _middle([row.reading.ewma_us for row in rows])
+    p50: float | None
+    p95: float | None
+    if len(rows) == 1 or not merged:
+        p50, p95 = _middle([row.reading.p50_us for row in rows]), _middle([_answered_p95(row) for row in rows])
+    else:
+        pool = histogram.merged(*merged)
+        p50, p95 = pool.quantile(0.5), pool.quantile(0.95)
+    return view.Figures(
+        p95=_seconds(p95),
+        p50=_seconds(p50),
+        ewma=_seconds(middle_ewma),
+        jitter=_seconds(_middle([row.reading.jitter_us for row in rows])),
+        kind=kind.value,
+    )
+
+
+def _answered_p95(row: Seen) -> int | None:
+    """Of answered attempts: the judged one counts losses as endless, which a list shows as loss."""
+    return row.detail.p95_answered_us if row.detail.p95_answered_us is not None else row.reading.p95_us
+
+
+def _middle(values: Iterable[int | None]) -> int | None:
+    """The median vantage's (the higher of two), for figures that do not merge."""
+    known = sorted(value for value in values if value is not None)
+    return known[len(known) // 2] if known else None
+
+
+def _seconds(microseconds: float | None) -> Seconds | None:
+    # An attempt that was never answered has no RTT to show.
+    return None if microseconds is None or microseconds >= CENSORED_US else round(microseconds / 1e6, 6)
+
+
+def _histogram(data: bytes) -> histogram.Histogram | None:
+    """None where there is none; a malformed one is a display fault only, refused at the door already."""
+    if not data:
+        return None
+    try:
+        found = histogram.decode(data)
+    except RemoteProtocolError:
+        return None
+    return found if found.buckets else None
+
+
+def detail_row(seen: Seen) -> dict[str, object]:
+    """What a line's page adds to a reading: the human detail of the same report."""
+    detail = seen.detail
+    return {
+        "p95_answered": _seconds(detail.p95_answered_us),
+        "last": _seconds(detail.last_us),
+        "clock": _CLOCKS[detail.clock] if 0 <= detail.clock < len(_CLOCKS) else None,
+        "codes": dict(zip(("1xx", "2xx", "3xx", "4xx", "5xx"), detail.codes, strict=True)),
+        "handshake_lost": detail.handshake_lost,
+        "address": detail.address,
+        "error": detail.error,
+        "skipped": detail.skipped,
+        "lateness": _seconds(detail.lateness_us),
+        "certificate_days": detail.certificate_days,
+    }

@@ -1,0 +1,185 @@
+"""Which agents there are: who may attach, who counts for the quorum, what each sequence says. No socket, no task, no clock."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from reachline.model import Locality, VantageId
+from reachline.wire import view
+from reachline.wire.frame import PROTOCOL, Heartbeat, Hello
+
+__all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Roster"]
+
+FORGET_MS: Final = 3_600_000
+"""A joined agent counts for the quorum this long after it fell silent. Longer than any restart or upgrade of a host, so that
+a cut-off center does not come to believe that the few agents it still hears are all there are."""
+_MOST_TEXT: Final = 120
+"""Characters of an agent's id: it stands in labels, log lines and paths."""
+
+
+class Arrival(Enum):
+    """What a heartbeat's sequence says."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    STRANGER = "stranger"
+
+
+class Expected(NamedTuple):
+    """An agent the document names. `token` empty: none is asked for."""
+
+    locality: Locality = Locality()
+    token: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """One agent's row; the roster writes it."""
+
+    id: VantageId
+    boot: str = ""
+    release: str = ""
+    locality: Locality = Locality()
+    sources: tuple[str, ...] = ()
+    session: int = 0
+    """The stream that speaks for it now; 0: none."""
+    last_ms: int | None = None
+    sequence: tuple[int, int] = (0, 0)
+    doubt: int = 0
+    lines: int = 0
+    heartbeats: int = 0
+    duplicates: int = 0
+    gaps: int = 0
+
+
+class Roster:
+    """All agents, expected and joined. Written by the owner's task."""
+
+    def __init__(self, expected: Mapping[VantageId, Expected]) -> None:
+        self._expected = dict(expected)
+        self._agents: dict[VantageId, Agent] = {
+            id_: Agent(id=id_, locality=row.locality) for id_, row in expected.items()
+        }
+
+    def expect(self, expected: Mapping[VantageId, Expected]) -> frozenset[VantageId]:
+        """A new document names other agents; those it no longer allows are returned, to be told."""
+        self._expected = dict(expected)
+        for id_, row in expected.items():
+            self._agents.setdefault(id_, Agent(id=id_)).locality = row.locality
+        if not expected:
+            return frozenset()
+        gone = frozenset(self._agents.keys() - expected.keys())
+        for id_ in gone:
+            del self._agents[id_]
+        return gone
+
+    def refusal(self, hello: Hello) -> str:
+        """Why this agent may not attach, or empty text."""
+        if hello.protocol[0] != PROTOCOL[0]:
+            return f"protocol {hello.protocol[0]} is not spoken here; this center speaks {PROTOCOL[0]}"
+        if not hello.agent or len(hello.agent) > _MOST_TEXT or not hello.agent.isprintable():
+            return f"an agent id is 1…{_MOST_TEXT} printable characters"
+        if not self._expected:
+            return ""
+        row = self._expected.get(VantageId(hello.agent))
+        if row is None:
+            return f"agent {hello.agent!r} is not in the document's agents"
+        if row.token and not hmac.compare_digest(row.token.encode(), hello.token.encode()):
+            return f"agent {hello.agent!r} did not give its token"
+        return ""
+
+    def attach(self, hello: Hello, session: int, now_ms: int) -> Agent:
+        """The agent that `hello` names, spoken for by `session` from now on; the document's locality wins over its own."""
+        id_ = VantageId(hello.agent)
+        agent = self._agents.setdefault(id_, Agent(id=id_))
+        if agent.boot != hello.boot:
+            agent.sequence = (0, 0)
+        expected = self._expected.get(id_)
+        agent.boot, agent.release, agent.session, agent.last_ms = hello.boot, hello.release, session, now_ms
+        agent.sources = hello.sources
+        agent.locality = (
+            expected.locality
+            if expected and str(expected.locality)
+            else Locality(region=hello.locality[0], zone=hello.locality[1], sub_zone=hello.locality[2])
+        )
+        return agent
+
+    def detach(self, agent: Agent, session: int, *, is_clean: bool) -> bool:
+        """The stream ended. A clean end forgets a joined agent at once; True where that changed the members."""
+        if agent.session != session:
+            return False
+        agent.session = 0
+        if is_clean and not self._expected:
+            return self._agents.pop(agent.id, None) is not None
+        return False
+
+    def heard(self, agent: Agent, session: int, heartbeat: Heartbeat, now_ms: int) -> Arrival:
+        """Counts a heartbeat. Sequences rise by one from 1; a part repeats its round's number or has its own."""
+        if agent.session != session or heartbeat.agent != agent.id or heartbeat.boot != agent.boot:
+            return Arrival.STRANGER
+        agent.last_ms, agent.doubt = now_ms, heartbeat.doubt
+        place = (heartbeat.sequence, heartbeat.part[0])
+        if place <= agent.sequence:
+            agent.duplicates += 1
+            return Arrival.DUPLICATE
+        if agent.sequence[0] and heartbeat.sequence > agent.sequence[0] + 1:
+            agent.gaps += heartbeat.sequence - agent.sequence[0] - 1
+        agent.sequence = place
+        agent.heartbeats += 1
+        return Arrival.NEW
+
+    def members(self, now_ms: int) -> frozenset[VantageId]:
+        """Who counts for the quorum now: the document's agents, or else all that joined and are not forgotten."""
+        if self._expected:
+            return frozenset(self._expected)
+        self._forget(now_ms)
+        return frozenset(self._agents)
+
+    def deadline(self) -> int | None:
+        """When the next silent agent will be forgotten, or None."""
+        if self._expected:
+            return None
+        return min((last_ms + FORGET_MS for _, last_ms in self._silent()), default=None)
+
+    def get(self, id_: VantageId) -> Agent | None:
+        """The agent's row, or None."""
+        return self._agents.get(id_)
+
+    def adopt(self, members: Iterable[VantageId], now_ms: int) -> None:
+        """After a restart: agents that counted before do so until they are forgotten anew."""
+        for id_ in members:
+            self._agents.setdefault(id_, Agent(id=id_)).last_ms = now_ms
+
+    def rows(self, now_ms: int) -> list[view.AgentRow]:
+        """All agents by id."""
+        return [_row(self._agents[id_], now_ms) for id_ in sorted(self._agents)]
+
+    def _silent(self) -> list[tuple[VantageId, int]]:
+        rows = self._agents.values()
+        return [(agent.id, agent.last_ms) for agent in rows if not agent.session and agent.last_ms is not None]
+
+    def _forget(self, now_ms: int) -> None:
+        for id_, last_ms in self._silent():
+            if now_ms - last_ms >= FORGET_MS:
+                del self._agents[id_]
+
+
+def _row(agent: Agent, now_ms: int) -> view.AgentRow:
+    state = "attached" if agent.session else "expected" if agent.last_ms is None else "silent"
+    return {
+        "agent": agent.id,
+        "state": state,
+        "locality": str(agent.locality),
+        "release": agent.release,
+        "sources": list(agent.sources),
+        "age": None if agent.last_ms is None else round((now_ms - agent.last_ms) / 1000, 3),
+        "doubt": agent.doubt,
+        "lines": agent.lines,
+        "heartbeats": agent.heartbeats,
+        "duplicates": agent.duplicates,
+        "gaps": agent.gaps,
+    }

@@ -1,0 +1,138 @@
+"""What changed, said once to everybody who watches: the deltas of `/api/v1/ws` and `/api/v1/stream`.
+
+Figures are gathered to one delta a second; decisions are said at once; silence is broken every two seconds, so that a
+reader who hears nothing for five knows that the center is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from reachline.center.board import Board, Numbered, dumps
+from reachline.center.live import Live
+from reachline.model import LineId, Seconds
+from reachline.wire import view
+
+__all__ = ["GATHER", "KEEP_ALIVE", "SPARK", "Stream"]
+
+GATHER: Final[Seconds] = 1.0
+"""People do not read faster than one change a second, and browsers do not draw 500 rows faster for free."""
+KEEP_ALIVE: Final[Seconds] = 2.0
+"""Two may be lost before a page goes grey at five seconds."""
+SPARK: Final = 40
+"""Points of a sparkline in the snapshot."""
+_NEWS: Final = 50
+"""Decisions a snapshot carries: a page shows the newest few and asks for more."""
+
+
+class Stream:
+    """Gathers what changed since the last delta. Written by the owner's task, flushed by its own."""
+
+    def __init__(self, board: Board) -> None:
+        self.live = Live()
+        self.revision = 0
+        self._board = board
+        self._dirty: set[LineId] = set()
+        self._gone: set[LineId] = set()
+        self._news: list[Numbered] = []
+        self._agents = False
+        self._urgent = asyncio.Event()
+        self._some = asyncio.Event()
+
+    def touched(self, lines: Iterable[LineId]) -> None:
+        """Figures of these lines changed."""
+        self._dirty.update(lines)
+        self._some.set()
+
+    def decided(self, lines: Iterable[LineId], news: Iterable[Numbered]) -> None:
+        """A publication: these lines stand differently, by these decisions."""
+        self._dirty.update(lines)
+        self._news.extend(news)
+        self._some.set()
+        self._urgent.set()
+
+    def left(self, lines: Iterable[LineId]) -> None:
+        """These lines are no longer in the document."""
+        self._gone.update(lines)
+        self._dirty.difference_update(self._gone)
+        self._urgent.set()
+
+    def agents(self) -> None:
+        """An agent came, went or reported."""
+        self._agents = True
+        self._some.set()
+
+    def snapshot(self) -> bytes:
+        """Everything, at the current revision."""
+        board = self._board
+        rows = board.all_rows()
+        for row in rows:
+            row["spark"] = board.spark(LineId(row["line"]), SPARK)
+        message: view.LiveSnapshot = {
+            "type": "snapshot",
+            "revision": self.revision,
+            "version": str(board.version),
+            "now": self._now(),
+            "lines": rows,
+            "changes": board.changes(limit=_NEWS),
+            "agents": board.roster.rows(board.clock()),
+            "panic": self._panic(),
+        }
+        return dumps(message)
+
+    def flush(self) -> None:
+        """One delta to every reader with all that was gathered, even if that is nothing."""
+        self.revision += 1
+        if len(self.live):
+            self.live.publish(dumps(self._delta()))
+        self._dirty.clear()
+        self._gone.clear()
+        self._news.clear()
+        self._agents = False
+        self._some.clear()
+        self._urgent.clear()
+
+    async def run(self) -> None:
+        """Flushes until cancelled."""
+        while True:
+            if await _within(self._some, KEEP_ALIVE):
+                await _within(self._urgent, GATHER)
+            self.flush()
+
+    def close(self) -> None:
+        """Every reader gets what is queued and then the end."""
+        self.live.close()
+
+    def _delta(self) -> view.LiveDelta:
+        board, dirty = self._board, frozenset(self._dirty)
+        return {
+            "type": "delta",
+            "after": self.revision - 1,
+            "revision": self.revision,
+            "version": str(board.version),
+            "now": self._now(),
+            "lines": [row for cell in board.cells() for row in board.rows(cell.value, dirty)] if dirty else [],
+            "gone": sorted(self._gone),
+            "changes": [view.change(row.change, number=row.number, origin=board.origin) for row in self._news],
+            "agents": board.roster.rows(board.clock()) if self._agents else None,
+            "panic": self._panic(),
+        }
+
+    def _panic(self) -> dict[str, str]:
+        found = {cell.value.scope.cluster: cell.value.snapshot.panic for cell in self._board.cells()}
+        return {name: why for name, why in found.items() if why}
+
+    def _now(self) -> float:
+        return round(self._board.origin + self._board.clock() / 1000, 3)
+
+
+async def _within(event: asyncio.Event, limit: Seconds) -> bool:
+    """Whether the event was set before `limit` passed."""
+    try:
+        async with asyncio.timeout(limit):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""An ASGI application on a socket: binding with clear refusals, serving until told to stop. Knows nothing of any API."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import uvicorn
+
+from reachline.errors import ConfigError, Problem
+from reachline.model import Seconds
+
+__all__ = ["Application", "Bound", "bind", "is_loopback", "refuse_public", "serving", "split_address"]
+
+Message = MutableMapping[str, Any]
+Application = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+"""What ASGI calls an application."""
+
+_BACKLOG: Final = 512
+"""Connections the kernel holds while one turn of the loop runs; a fleet of clients reconnects at once."""
+_KEEP_ALIVE: Final = 75
+"""Seconds an idle connection stays: longer than a client's long poll of 30 s and its pause."""
+
+
+class Bound(NamedTuple):
+    """A listening socket and the address people reach it by."""
+
+    socket: socket.socket
+    url: str
+
+
+def split_address(address: str, *, path: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`; ConfigError where it is neither."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535 or not host:
+        raise ConfigError(_problem(path, address, "must be host:port", "for example 127.0.0.1:7680"))
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine reaches it. A name counts when it is `localhost`; any other may resolve to anything."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def refuse_public(address: str, *, path: str, is_guarded: bool, insecure: bool) -> None:
+    """ConfigError where others could reach `address` without TLS and authentication, unless the user insists."""
+    if address.startswith("unix:") or is_guarded or insecure or is_loopback(split_address(address, path=path)[0]):
+        return
+    hint = "bind 127.0.0.1, or allow it with --insecure (center.insecure: true) on a network you trust"
+    raise ConfigError(_problem(path, address, "a public address needs TLS and authentication", hint))
+
+
+def bind(address: str, *, path: str) -> Bound:
+    """A listening socket on `host:port` (port 0: any free one); ConfigError says who holds it and what to do."""
+    host, port = split_address(address, path=path)
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise ConfigError(_problem(path, address, f"the name does not resolve ({error.strerror})")) from error
+    listener = socket.socket(family, kind, proto)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(where)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(refused_bind(error, address, path=path)) from error
+    listener.setblocking(False)
+    shown = f"[{host}]" if ":" in host else host
+    return Bound(listener, f"http://{shown}:{listener.getsockname()[1]}")
+
+
+def refused_bind(error: OSError, address: str, *, path: str) -> Problem:
+    """Why an address cannot be taken, in one line."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            hint = "stop the other process (`ss -ltnp` names it) or choose another port"
+            return _problem(path, address, "the address is in use", hint)
+        case errno.EACCES | errno.EPERM:
+            return _problem(path, address, "no permission to bind it", "ports below 1024 need privileges")
+        case errno.EADDRNOTAVAIL:
+            return _problem(path, address, "no interface of this machine has this address")
+        case _:
+            return _problem(path, address, os.strerror(error.errno or 0))
+
+
+def _problem(path: str, value: str, rule: str, hint: str = "") -> Problem:
+    return Problem(place="bind", path=path, value=value, rule=rule, hint=hint)
+
+
+@asynccontextmanager
+async def serving(app: Application, listener: socket.socket, *, grace: Seconds) -> AsyncIterator[None]:
+    """The application answers on `listener` inside the block; afterwards open requests get `grace` to end.
+
+    Signals, logging and the loop stay the caller's. The socket is closed in any case.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(grace)),
+        ws="websockets-sansio",
+        ws_ping_interval=20.0,
+        ws_max_size=65_536,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    try:
+        await server.startup(sockets=[listener])
+        async with asyncio.TaskGroup() as tasks:
+            ticking = tasks.create_task(server.main_loop(), name="http")
+            try:
+                yield
+            finally:
+                server.should_exit = True
+                await asyncio.wait((ticking,))
+                await server.shutdown(sockets=[listener])
+    finally:
+        listener.close()
