@@ -67,7 +67,7 @@ def play(trace: dict[str, Any]) -> list[tuple[Any, ...]]:
         window = ledger.rows[LINE].breaker.window
         ledger.outcomes("app", [Outcome(LINE, window=window, ok=ok, failed=failed)], now_ms=now_ms - 100)
         ledger.close(now_ms)
-        row, standing = ledger.rows[LINE], ledger.published[LINE]
+        row, standing = ledger.rows[LINE], ledger.board.standings[LINE]
         gate = row.breaker.gate.name
         if row.breaker.gate in (Gate.HALF_OPEN, Gate.RAMP):
             gate += str(row.breaker.step)

@@ -53,17 +53,19 @@ def encode(ledger: Ledger) -> bytes:
         "scope": [ledger.scope.cluster, ledger.scope.tenant],
         "rules": json.loads(rules_record.encode(ledger.rules)),
         "lines": [_line(line) for line in ledger.lines.values()],
-        "vantages": flat(ledger.vantages),
-        "version": list(ledger.version),
+        "vantages": flat(ledger.poll.vantages),
+        "version": list(ledger.board.version),
         "rows": {line: flat(row) for line, row in ledger.rows.items()},
-        "ballots": {line: {vantage: flat(b) for vantage, b in held.items()} for line, held in ledger.ballots.items()},
-        "heard": [[line, heard] for line, heard in ledger.heard_ms.items()],
+        "ballots": {
+            line: {vantage: flat(b) for vantage, b in held.items()} for line, held in ledger.poll.ballots.items()
+        },
+        "heard": [[line, heard] for line, heard in ledger.poll.heard_ms.items()],
         "fresh": sorted(ledger.fresh),
         "called": sorted(ledger.called),
         "stale": ledger.stale,
-        "published": {line: _standing(standing) for line, standing in ledger.published.items()},
-        "panic": ledger.panic,
-        "issued_ms": ledger.issued_ms,
+        "published": {line: _standing(standing) for line, standing in ledger.board.standings.items()},
+        "panic": ledger.board.panic,
+        "issued_ms": ledger.board.issued_ms,
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
@@ -89,16 +91,16 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         now_ms=document["issued_ms"],
     )
     ledger.rows = {LineId(line): _row(row) for line, row in document["rows"].items()}
-    ledger.ballots = {
+    ledger.poll.ballots = {
         LineId(line): {VantageId(vantage): _ballot(ballot) for vantage, ballot in held.items()}
         for line, held in document["ballots"].items()
     }
-    ledger.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
+    ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}
     ledger.called = {LineId(line) for line in document["called"]}
     ledger.stale = document["stale"]
-    ledger.published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
-    ledger.panic = document["panic"]
+    ledger.board.standings = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
+    ledger.board.panic = document["panic"]
     return ledger
 
 

@@ -1,0 +1,79 @@
+"""The ballots of one scope: who said what of which line, and who has fallen silent. Written by its ledger only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from reachline.core.quorum import Ballot, Tally, is_fresh, tally
+from reachline.core.rules import Rules
+from reachline.core.zone import verdict
+from reachline.model import Kind, Line, LineId, Reading, VantageId, Vote, Zone
+
+__all__ = ["Poll"]
+
+_SELF_DECIDING: Final = {"dns": frozenset({Kind.DNS}), "icmp": frozenset({Kind.ICMP})}
+"""Lines of these schemes have nothing but the helper kind, so it decides."""
+
+
+class Poll:
+    """Newest ballot of each vantage on each line. `heard_ms` says when a line was last judged by anyone, longest silence first."""
+
+    def __init__(self, lines: Mapping[LineId, Line], vantages: frozenset[VantageId], now_ms: int) -> None:
+        self.lines, self.vantages = lines, vantages
+        self.ballots: dict[LineId, dict[VantageId, Ballot]] = {line: {} for line in lines}
+        self.heard_ms = dict.fromkeys(lines, now_ms)
+
+    def cast(
+        self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
+    ) -> bool:
+        """Replace what this vantage said of the line; whether it has an opinion at all."""
+        ballots, decides = self.ballots[line.id], _SELF_DECIDING.get(line.endpoint.scheme)
+        last = ballots.get(vantage)
+        found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=decides)
+        ballots[vantage] = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
+        if found.zone is Zone.N:
+            return False
+        self.heard_ms.pop(line.id, None)
+        self.heard_ms[line.id] = now_ms
+        return True
+
+    def tally(self, line: LineId, now_ms: int, rules: Rules) -> Tally:
+        """The common zone of the vantages that count now."""
+        return tally(self.counted(line), len(self._configured(line)), now_ms, rules.quorum)
+
+    def votes(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Vote, ...]:
+        """Why the fresh ones among them say so, in order of their ids."""
+        return tuple(
+            ballot.vote for _, ballot in self.counted(line) if ballot.vote and is_fresh(ballot, now_ms, rules.quorum)
+        )
+
+    def counted(self, line: LineId) -> tuple[tuple[VantageId, Ballot], ...]:
+        """Ballots of the vantages that count, in order of their ids."""
+        configured = self._configured(line)
+        return tuple(sorted(item for item in self.ballots[line].items() if item[0] in configured))
+
+    def is_blind(self, line: LineId, now_ms: int, rules: Rules) -> bool:
+        """Nobody has had an opinion for too long: the line's state is held, not judged."""
+        return now_ms - self.heard_ms[line] >= rules.quorum.blind_ms
+
+    def silent(self, now_ms: int, rules: Rules) -> list[LineId]:
+        """The blind lines, longest silence first."""
+        found = []
+        for line in self.heard_ms:
+            if not self.is_blind(line, now_ms, rules):
+                break
+            found.append(line)
+        return found
+
+    def _configured(self, line: LineId) -> frozenset[VantageId]:
+        named = self.lines[line].vantages
+        return self.vantages & named if named else self.vantages
+
+    def moved(self, lines: Mapping[LineId, Line], names: Mapping[LineId, LineId], now_ms: int) -> Poll:
+        """The poll for other lines; `names` says what each was called before (empty: it is new)."""
+        poll = Poll(lines, self.vantages, now_ms)
+        poll.ballots = {line: self.ballots.get(names[line], {}) for line in lines}
+        silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
+        poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
+        return poll
