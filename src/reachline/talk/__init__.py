@@ -1,38 +1,74 @@
 """What each probe kind says and expects: pure, no waiting, no clock, no randomness of its own.
 
-One literal `TABLE`; a kind is one module with its settings (a frozen dataclass of plain values, built from a plan's options)
+One literal `TABLE`; a kind is one module with its settings (a frozen dataclass of plain values, read from a plan's options)
 and its talk. Adding a kind: one file, one line here, one test, one heading in the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol, Self
 
 from reachline.abc import Talk
 from reachline.model import Endpoint, Kind
+from reachline.talk.dns import DnsProbe
+from reachline.talk.http import HttpProbe
+from reachline.talk.icmp import IcmpProbe
+from reachline.talk.options import Options
+from reachline.talk.secure import Secure
+from reachline.talk.tcp import TcpProbe
+from reachline.talk.tls import TlsProbe
+from reachline.talk.way import Way
 
-__all__ = ["Conversation", "Probe", "build"]
+__all__ = ["TABLE", "Conversation", "Probe", "build"]
 
 
 class Conversation(Talk, Protocol):
     """A talk that also tells people and counters what came of it."""
 
-    status: int
-    """HTTP status, DNS rcode; 0 where there is none."""
-    note: str
-    """The failure in words, else empty."""
+    @property
+    def status(self) -> int:
+        """HTTP status, DNS rcode; 0 where there is none."""
+
+    @property
+    def note(self) -> str:
+        """The failure in words once `closed` was asked, else empty."""
 
 
 class Probe(Protocol):
     """One kind's settings, ready to be used many times."""
 
+    @property
+    def way(self) -> Way:
+        """How its bytes travel."""
+
+    @property
+    def secure(self) -> Secure | None:
+        """The TLS to speak first, if any."""
+
+    @classmethod
+    def read(cls, endpoint: Endpoint, options: Options) -> Self:
+        """The settings in `options`; mistakes are left there."""
+
+    def where(self, endpoint: Endpoint) -> Endpoint:
+        """Who is asked about `endpoint`; an empty host is the agent's own name server."""
+
     def talk(self, endpoint: Endpoint, nonce: int) -> Conversation | None:
         """A new conversation; None: reaching the endpoint is the whole probe. `nonce` is 64 unguessable bits."""
 
 
-def build(
-    kind: Kind, endpoint: Endpoint, options: Mapping[str, str | int | bool]
-) -> Probe:
+TABLE: Final[dict[Kind, type[Probe]]] = {
+    Kind.TCP: TcpProbe,
+    Kind.HTTP: HttpProbe,
+    Kind.TLS: TlsProbe,
+    Kind.DNS: DnsProbe,
+    Kind.ICMP: IcmpProbe,
+}
+
+
+def build(kind: Kind, endpoint: Endpoint, options: Mapping[str, str | int | bool]) -> Probe:
     """The probe of `kind` for `endpoint`; ConfigError names every option that is unknown or wrong."""
-    raise NotImplementedError
+    reader = Options(kind.value, options)
+    probe = TABLE[kind].read(endpoint, reader)
+    reader.finish()
+    return probe

@@ -1,0 +1,220 @@
+"""What Linux knows and how to ask it: timerfd, TCP_INFO, receive stamps, errno. Refuses to know probes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from reachline.model import Failure, Seconds
+
+__all__ = [
+    "RECVERR",
+    "SO_TIMESTAMPNS",
+    "Timer",
+    "bind",
+    "failure_of",
+    "file_limit",
+    "handshake",
+    "is_ours",
+    "raise_file_limit",
+    "sharpen",
+    "stamp",
+    "words_of",
+]
+
+SO_TIMESTAMPNS: Final = 35
+"""asm-generic/socket.h; the ancillary message has the same number and holds a struct timespec of CLOCK_REALTIME."""
+RECVERR: Final = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
+"""IP_RECVERR, IPV6_RECVERR by family: ICMP errors reach the socket that caused them (linux/in.h, linux/in6.h)."""
+
+_IP_BIND_ADDRESS_NO_PORT: Final = 24
+"""linux/in.h: the port is chosen at connect, so one source address serves 28k connections to *each* target."""
+_PR_SET_TIMERSLACK: Final = 29
+_ESTABLISHED: Final = 1
+_INFO: Final = struct.Struct("=B67xI28xI")
+"""struct tcp_info: tcpi_state at 0, tcpi_rtt (us) at 68, tcpi_total_retrans at 100."""
+_TIMESPEC: Final = struct.Struct("=qq")
+_NS: Final = 1_000_000_000
+
+_UNREACHABLE: Final = frozenset(
+    (
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.EHOSTDOWN,
+        errno.ENETDOWN,
+        errno.ENONET,
+        errno.ENOPROTOOPT,  # how the kernel reports ICMP "protocol unreachable"
+    )
+)
+_RESET: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
+_WORDS: Final = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+    errno.ETIMEDOUT: "no answer",
+    errno.EMFILE: "too many open files in this process",
+    errno.ENFILE: "too many open files on this machine",
+    errno.EADDRNOTAVAIL: "the source address is not ours, or all its ports are in use",
+    errno.ENODEV: "no such interface",
+    errno.ENOBUFS: "the local send queue is full",
+    errno.EPERM: "not permitted here",
+    errno.EACCES: "not permitted here",
+}
+
+
+def failure_of(code: int) -> Failure:
+    """What an errno of connect, send or receive says about the path; AGENT where it says something about us."""
+    if code == errno.ECONNREFUSED:
+        return Failure.REFUSED
+    if code in _RESET:
+        return Failure.RESET
+    if code in _UNREACHABLE:
+        return Failure.UNREACHABLE
+    if code == errno.ETIMEDOUT:
+        return Failure.TIMEOUT
+    return Failure.AGENT
+
+
+def is_ours(code: int) -> bool:
+    """Whether the errno is our own fault: no evidence against any line."""
+    return failure_of(code) is Failure.AGENT
+
+
+def words_of(code: int) -> str:
+    """An errno for people, stable across C libraries."""
+    return _WORDS.get(code) or os.strerror(code).lower()
+
+
+def handshake(info: Callable[[int, int, int], bytes]) -> tuple[int, int] | None:
+    """(RTT in us, retransmits) of a connection just made, from its `getsockopt`; None while it is not established.
+
+    With retransmits > 0 the RTT is ambiguous (it may count from the lost SYN) and must not be used.
+    """
+    state, rtt, retransmits = _INFO.unpack(info(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size))
+    return (rtt, retransmits) if state == _ESTABLISHED else None
+
+
+def retransmits(info: Callable[[int, int, int], bytes]) -> int:
+    """SYNs sent again so far, whatever became of the connection."""
+    raw = info(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+    return int(_INFO.unpack(raw)[2]) if len(raw) == _INFO.size else 0
+
+
+def stamp(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
+    """When the kernel received it, ns of CLOCK_REALTIME, from the ancillary data of `recvmsg`; None without one."""
+    for level, kind, raw in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(raw) >= _TIMESPEC.size:
+            seconds, nanos = _TIMESPEC.unpack_from(raw)
+            return int(seconds) * _NS + int(nanos)
+    return None
+
+
+def bind(sock: socket.SocketType, family: int, source: str, interface: str) -> None:
+    """Leave from `source` by `interface` (either may be empty); OSError where that cannot be: no probe is to be sent."""
+    if interface:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
+    if source:
+        with contextlib.suppress(OSError):  # missing before Linux 4.2: only the port budget is smaller
+            sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((source, 0) if family == socket.AF_INET else (source, 0, 0, 0))
+
+
+def file_limit() -> int:
+    """Descriptors this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**20 if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of descriptors to the hard one; what it is now."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return file_limit()
+
+
+def sharpen() -> None:
+    """Ask for timers of this thread without the usual 50 us of slack."""
+    _LIBC.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+# PyDLL, not CDLL: these calls take a microsecond, and giving the GIL away for that invites another thread to keep it.
+_LIBC: Final = ctypes.PyDLL(None, use_errno=True)
+_ABSTIME: Final = 1
+_CLOEXEC_NONBLOCK: Final = os.O_CLOEXEC | os.O_NONBLOCK
+_CLOCK_MONOTONIC: Final = 1
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("sec", ctypes.c_long), ("nsec", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("interval", _Timespec), ("value", _Timespec))
+
+
+def _create_by_libc() -> int:
+    fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _CLOEXEC_NONBLOCK))
+    if fd < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return fd
+
+
+def _set_by_libc(fd: int, at_ns: int) -> None:
+    when = _Itimerspec(_Timespec(0, 0), _Timespec(at_ns // _NS, at_ns % _NS))
+    if _LIBC.timerfd_settime(fd, _ABSTIME, ctypes.byref(when), None) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+if sys.version_info >= (3, 13):
+
+    def _create() -> int:
+        return os.timerfd_create(_CLOCK_MONOTONIC, flags=os.TFD_CLOEXEC | os.TFD_NONBLOCK)
+
+    def _set(fd: int, at_ns: int) -> None:
+        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=at_ns)
+
+else:
+    _create, _set = _create_by_libc, _set_by_libc
+
+
+class Timer:
+    """A timerfd on CLOCK_MONOTONIC. Setting it also takes back an expiry not yet read, so it is never read."""
+
+    __slots__ = ("_fd", "armed_ns")
+
+    def __init__(self) -> None:
+        self._fd = _create()
+        self.armed_ns: int | None = None
+        """What it is set for, None while it is off."""
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def arm(self, at_ns: int | None) -> None:
+        """Readable from `at_ns` on (past: at once); None: never."""
+        if at_ns == self.armed_ns and at_ns is None:
+            return
+        _set(self._fd, 0 if at_ns is None else max(at_ns, 1))
+        self.armed_ns = at_ns
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def seconds(nanos: int) -> Seconds:
+    """Nanoseconds as seconds."""
+    return nanos / _NS

@@ -1,0 +1,246 @@
+"""HTTP/1.1 as much as a probe needs: one request as bytes, one response read piece by piece, in bounded memory.
+
+Refuses to know expectations and redirects. Broken framing is `RemoteProtocolError`; a peer may send anything at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from reachline.errors import RemoteProtocolError
+
+__all__ = ["MAX_HEAD", "Response", "request"]
+
+MAX_HEAD: Final = 32 << 10
+"""Bytes of status line and headers, interim responses included; servers send 8 to 16 KiB at most."""
+_MAX_SIZE_LINE: Final = 256
+"""A chunk's size line with its extensions."""
+_MAX_INTERIM: Final = 8
+"""1xx responses before the real one."""
+_BODILESS: Final = frozenset((204, 304))
+
+
+def request(method: str, path: str, host: str, headers: Iterable[tuple[str, str]] = ()) -> bytes:
+    """The request as bytes, one connection for it alone."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}"]
+    given = {name.lower() for name, _ in headers}
+    defaults = (("User-Agent", "reachline"), ("Accept", "*/*"), ("Connection", "close"))
+    lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in given]
+    lines += [f"{name}: {value}" for name, value in headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+class _Part(Enum):
+    HEAD = "header"
+    SIZED = "body"
+    CHUNK_SIZE = "chunk size"
+    CHUNK = "chunk"
+    CHUNK_END = "chunk end"
+    TRAILER = "trailer"
+    REST = "body without a length"
+    DONE = "end"
+
+
+class Response:
+    """One response. `feed` until `done`; `kept` holds the first `keep` bytes of the body, `size` counts all of it."""
+
+    __slots__ = (
+        "_buffer",
+        "_head_seen",
+        "_interim",
+        "_keep",
+        "_left",
+        "_part",
+        "_to_head",
+        "headers",
+        "kept",
+        "size",
+        "status",
+    )
+
+    def __init__(self, *, to_head: bool = False, keep: int = 0) -> None:
+        """`to_head`: the request was HEAD, so no body follows whatever the headers say."""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.kept = bytearray()
+        self.size = 0
+        self._to_head = to_head
+        self._keep = keep
+        self._part = _Part.HEAD
+        self._buffer = bytearray()
+        self._head_seen = 0
+        self._interim = 0
+        self._left = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether the response is whole."""
+        return self._part is _Part.DONE
+
+    @property
+    def part(self) -> str:
+        """Where in the response we are, in words."""
+        return self._part.value
+
+    @property
+    def started(self) -> bool:
+        """Whether anything at all has come."""
+        return self.status != 0 or bool(self._buffer) or self._interim > 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived; bytes behind the response are ignored."""
+        self._buffer += data
+        while self._buffer and self._part is not _Part.DONE and self._step():
+            pass
+
+    def ended(self) -> bool:
+        """The peer closed: whether the response is whole. RemoteProtocolError where it stops in the middle."""
+        if self._part is _Part.REST:
+            self._part = _Part.DONE
+        if self._part is not _Part.DONE and self.started:
+            raise RemoteProtocolError(f"closed within the {self._part.value}")
+        return self._part is _Part.DONE
+
+    def _step(self) -> bool:
+        """One part further, False where more bytes are needed."""
+        match self._part:
+            case _Part.HEAD:
+                return self._read_head()
+            case _Part.SIZED:
+                return self._read_left(_Part.DONE)
+            case _Part.CHUNK:
+                return self._read_left(_Part.CHUNK_END)
+            case _Part.CHUNK_SIZE:
+                return self._read_chunk_size()
+            case _Part.CHUNK_END:
+                return self._read_chunk_end()
+            case _Part.TRAILER:
+                return self._read_trailer()
+            case _Part.REST:
+                self._body(len(self._buffer))
+                return True
+            case _Part.DONE:
+                return False
+
+    def _read_head(self) -> bool:
+        end, width = _blank_line(self._buffer)
+        if end < 0:
+            if len(self._buffer) + self._head_seen > MAX_HEAD:
+                raise RemoteProtocolError(f"header of more than {MAX_HEAD} bytes")
+            if not _may_be_status(self._buffer):
+                raise RemoteProtocolError("not HTTP")
+            return False
+        head = bytes(self._buffer[:end])
+        del self._buffer[: end + width]
+        self._head_seen += end + width
+        if self._head_seen > MAX_HEAD:
+            raise RemoteProtocolError(f"header of more than {MAX_HEAD} bytes")
+        status, headers = _parse_head(head)
+        if 100 <= status < 200 and status != 101:
+            self._interim += 1
+            if self._interim > _MAX_INTERIM:
+                raise RemoteProtocolError(f"more than {_MAX_INTERIM} interim responses")
+            return True
+        self.status, self.headers = status, headers
+        self._part = self._framing()
+        return True
+
+    def _framing(self) -> _Part:
+        """How the body ends (RFC 9112, 6.3)."""
+        if self._to_head or self.status in _BODILESS or self.status == 101:
+            return _Part.DONE
+        if coding := self.headers.get("transfer-encoding"):
+            return _Part.CHUNK_SIZE if coding.lower().split(",")[-1].strip() == "chunked" else _Part.REST
+        if (length := self.headers.get("content-length")) is None:
+            return _Part.REST
+        self._left = _number(length.split(",")[0].strip(), 10, "content-length")
+        return _Part.SIZED if self._left else _Part.DONE
+
+    def _read_left(self, then: _Part) -> bool:
+        self._left -= self._body(min(self._left, len(self._buffer)))
+        if self._left == 0:
+            self._part = then
+        return True
+
+    def _read_chunk_size(self) -> bool:
+        if (line := self._line("chunk size")) is None:
+            return False
+        self._left = _number(line.split(b";")[0].strip().decode("latin-1"), 16, "chunk size")
+        self._part = _Part.CHUNK if self._left else _Part.TRAILER
+        return True
+
+    def _read_chunk_end(self) -> bool:
+        if (line := self._line("chunk end")) is None:
+            return False
+        if line:
+            raise RemoteProtocolError("chunk longer than its size")
+        self._part = _Part.CHUNK_SIZE
+        return True
+
+    def _read_trailer(self) -> bool:
+        if (line := self._line("trailer")) is None:
+            return False
+        self._head_seen += len(line) + 2
+        if self._head_seen > MAX_HEAD:
+            raise RemoteProtocolError(f"header and trailer of more than {MAX_HEAD} bytes")
+        if not line:
+            self._part = _Part.DONE
+        return True
+
+    def _line(self, what: str) -> bytes | None:
+        end = self._buffer.find(b"\n", 0, _MAX_SIZE_LINE if what != "trailer" else MAX_HEAD)
+        if end < 0:
+            if len(self._buffer) >= (_MAX_SIZE_LINE if what != "trailer" else MAX_HEAD):
+                raise RemoteProtocolError(f"{what} line too long")
+            return None
+        line = bytes(self._buffer[:end]).removesuffix(b"\r")
+        del self._buffer[: end + 1]
+        return line
+
+    def _body(self, count: int) -> int:
+        room = self._keep - len(self.kept)
+        if room > 0:
+            self.kept += self._buffer[: min(room, count)]
+        del self._buffer[:count]
+        self.size += count
+        return count
+
+
+def _blank_line(buffer: bytearray) -> tuple[int, int]:
+    """Where the head ends and how wide its end is; bare line feeds are tolerated as every client does."""
+    strict = buffer.find(b"\r\n\r\n")
+    loose = buffer.find(b"\n\n", 0, strict if strict >= 0 else len(buffer))
+    if loose >= 0:
+        return loose, 2
+    return strict, 4
+
+
+def _may_be_status(buffer: bytearray) -> bool:
+    return buffer.startswith(b"HTTP/1."[: len(buffer)])
+
+
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    first, *rest = head.replace(b"\r\n", b"\n").split(b"\n")
+    parts = first.split(b" ", 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or len(parts[1]) != 3:
+        raise RemoteProtocolError("not HTTP")
+    status = _number(parts[1].decode("latin-1"), 10, "status")
+    if status < 100:
+        raise RemoteProtocolError("status below 100")
+    headers: dict[str, str] = {}
+    for line in rest:
+        name, colon, value = line.partition(b":")
+        if not colon or not name.strip() or name[:1] in b" \t":
+            raise RemoteProtocolError("malformed header line")
+        key, text = name.decode("latin-1").lower(), value.strip().decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return status, headers
+
+
+def _number(text: str, base: int, what: str) -> int:
+    digits = "0123456789abcdef"[:base]
+    if not 1 <= len(text) <= 15 or not all(letter in digits for letter in text.lower()):
+        raise RemoteProtocolError(f"{what} is not a number")
+    return int(text, base)
