@@ -9,7 +9,7 @@ JOBS   ?= auto
 ARGS   ?=
 
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST := $(BIN)/python -m pytest
 SOURCE := src tests benchmarks tools
 BENCHES := probe decide sdk xds door people
