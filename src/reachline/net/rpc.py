@@ -1,0 +1,220 @@
+"""gRPC for the agent's stream: one method, frames as bytes both ways, options and errors in one place.
+
+Refuses to know what a frame says. Works over TCP (`host:port`) and Unix sockets (`unix:/path`).
+
+Errors, mapped once: ConnectionError (the peer is away, or went), TimeoutError (it did not take a frame in time),
+RemoteProtocolError (it refuses what we do), ConfigError (an address that cannot be had).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+# The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc
+import grpc.aio
+
+from reachline.abc import Transport
+from reachline.errors import ConfigError, LocalProtocolError, Problem, RemoteProtocolError
+from reachline.model import Seconds
+from reachline.wire.frame import MAX_FRAME
+
+__all__ = ["ATTACH", "Attached", "Attachment", "Server", "attach", "serve"]
+
+_SERVICE: Final = "reachline.v1.Center"
+_METHOD: Final = "Attach"
+ATTACH: Final = f"/{_SERVICE}/{_METHOD}"
+
+_KEEPALIVE_MS: Final = 5_000
+"""A peer that vanished without a FIN is noticed within twice this: before its votes go stale at 25 s."""
+_SHARED: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.max_send_message_length", MAX_FRAME),
+    ("grpc.max_receive_message_length", MAX_FRAME),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_CHANNEL: Final = (
+    *_SHARED,
+    # The center is ours: an http_proxy of the environment is for the world outside.
+    ("grpc.enable_http_proxy", 0),
+    # Else a new channel inherits the back-off of the last one's dead connection, and our own back-off means nothing.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+)
+_SERVER: Final = (
+    *_SHARED,
+    # Two centers on one port would share its agents by chance; the second one must fail instead.
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Half of the client's interval: its pings never count as abuse ("too_many_pings").
+    ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+)
+_REFUSALS: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+
+@contextmanager
+def _mapped(peer: str) -> Iterator[None]:
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        text = f"{peer}: {(error.details() or error.code().name).splitlines()[0]}"
+        if error.code() in _REFUSALS:
+            raise RemoteProtocolError(text) from error
+        raise ConnectionError(text) from error
+    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+        raise ConnectionError(f"{peer}: the stream is over") from error
+
+
+def _check(frame: bytes) -> None:
+    if len(frame) > MAX_FRAME:
+        raise LocalProtocolError(f"frame of {len(frame)} bytes, at most {MAX_FRAME} may be sent")
+
+
+class Attached:
+    """The agent's end of one stream: a `Transport`. Written by the task that opened it."""
+
+    def __init__(self, channel: grpc.aio.Channel, peer: str) -> None:
+        self.peer = peer
+        self._channel = channel
+        self._call: Any = channel.stream_stream(ATTACH)()
+
+    async def send(self, frame: bytes, timeout: Seconds) -> None:
+        """Handed to the peer's flow control within `timeout`, or an error; after one the stream is over."""
+        _check(frame)
+        with _mapped(self.peer):
+            async with asyncio.timeout(timeout):
+                await self._call.write(frame)
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """What the peer sends, until it ends the stream (normally, or by one of the errors above)."""
+        with _mapped(self.peer):
+            while (frame := await self._call.read()) is not grpc.aio.EOF:
+                yield frame
+            code = await self._call.code()
+            if code is not grpc.StatusCode.OK:
+                raise grpc.aio.AioRpcError(
+                    code,
+                    await self._call.initial_metadata(),
+                    await self._call.trailing_metadata(),
+                    await self._call.details(),
+                )
+
+    async def close(self) -> None:
+        """End our side, then the connection. Idempotent."""
+        self._call.cancel()
+        await self._channel.close()
+
+
+async def attach(address: str, *, timeout: Seconds, credentials: grpc.ChannelCredentials | None = None) -> Attached:
+    """A stream to the center at `address`, connected; ConnectionError or TimeoutError where there is none."""
+    if credentials is None:
+        channel = grpc.aio.insecure_channel(address, _CHANNEL)
+    else:
+        channel = grpc.aio.secure_channel(address, credentials, _CHANNEL)
+    try:
+        async with asyncio.timeout(timeout):
+            await _ready(channel, address)
+        return Attached(channel, address)
+    except BaseException:
+        await channel.close()
+        raise
+
+
+async def _ready(channel: grpc.aio.Channel, address: str) -> None:
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        # gRPC would go on trying by its own clock; how often is our decision.
+        if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+            raise ConnectionError(f"{address}: nobody answers there")
+        await channel.wait_for_state_change(state)
+        state = channel.get_state(try_to_connect=True)
+
+
+class Attachment:
+    """The center's end of one agent's stream: a `Transport`. Lives as long as the handler that was given it."""
+
+    def __init__(self, context: Any) -> None:
+        self.peer: str = context.peer()
+        self._context = context
+
+    async def send(self, frame: bytes, timeout: Seconds) -> None:
+        """Handed to the peer's flow control within `timeout`, or an error."""
+        _check(frame)
+        with _mapped(self.peer):
+            async with asyncio.timeout(timeout):
+                await self._context.write(frame)
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """What the agent sends, until it ends the stream."""
+        with _mapped(self.peer):
+            while (frame := await self._context.read()) is not grpc.aio.EOF:
+                yield frame
+
+
+class Server:
+    """A listening center. Written by its owner only."""
+
+    def __init__(self, server: grpc.aio.Server, ports: tuple[int, ...]) -> None:
+        self._server = server
+        self.ports = ports
+        """Where it listens, in the order of the addresses; 1 for a Unix socket."""
+
+    async def close(self, grace: Seconds) -> None:
+        """Take nobody new, give the streams `grace` to end, then cut them. Idempotent."""
+        await self._server.stop(grace)
+
+
+async def serve(
+    addresses: Sequence[str],
+    attached: Callable[[Transport, str], Awaitable[None]],
+    *,
+    credentials: grpc.ServerCredentials | None = None,
+) -> Server:
+    """Listen at `addresses`; each agent's stream is one call of `attached(transport, peer)`, over when that returns.
+
+    ConfigError names an address that cannot be had.
+    """
+
+    async def handle(_: Any, context: Any) -> None:
+        transport = Attachment(context)
+        await attached(transport, transport.peer)
+
+    handler: Any = grpc.stream_stream_rpc_method_handler(handle)
+    server = grpc.aio.server(options=_SERVER)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+    ports = tuple(_bind(server, address, credentials) for address in addresses)
+    await server.start()
+    return Server(server, ports)
+
+
+def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        problem = Problem(
+            place=address,
+            path="center.grpc",
+            value="",
+            rule="cannot listen here",
+            hint="is the port in use, or the address not of this machine?",
+        )
+        raise ConfigError(problem) from error
