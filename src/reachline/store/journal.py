@@ -1,0 +1,249 @@
+"""The journal: everything that enters a ledger, on disk before it counts, and everything a ledger decides.
+
+`append` never waits and never fails; one writer thread commits what was appended in groups. A disk that refuses stops the
+journal, never the judge: the alarm says so, `durable` answers False, and once the disk takes records again a gap is marked
+and the ledgers are written anew. Knows nothing of what a ledger does with a record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import apsw
+
+from reachline import __version__
+from reachline.errors import JournalError, LocalProtocolError
+from reachline.model import Scope, Seconds
+from reachline.store.records import Gap, Opened, Record, Ticked
+from reachline.store.recover import Recovered, recover
+from reachline.store.segment import ROOT, Meta, Resume, Segment, SegmentWriter, Stored, create, listed, settle
+from reachline.store.writer import Cut, Entry, Keep, Mark, Writer
+
+__all__ = ["Frozen", "Journal", "Recovered", "recover"]
+
+log = logging.getLogger(__name__)
+
+SEGMENT: Final[Seconds] = 3_600.0
+"""An hour: what one `replay` or one retention step takes at a time."""
+RESUME: Final[Seconds] = 30.0
+"""A restart reads at most this much evidence (and what the writer had not committed is lost with the process)."""
+_FREEZING: Final = 100
+"""A resume point may cost one hundredth of the time: after a freeze of 0.5 s the next is 50 s away at least."""
+_RETRY: Final[Seconds] = 1.0
+"""How often a refused disk is asked again."""
+
+
+class Frozen(Protocol):
+    """A ledger, as far as a journal knows it."""
+
+    def freeze(self) -> bytes:
+        """The whole state, from which everything after it replays."""
+
+
+class Journal:
+    """An open journal. `append` and `follow` may be called from any thread; a ledger's own thread keeps this order:
+    append its evidence, then give it the same evidence; close it, then append the tick at once.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        *,
+        segment: Seconds = SEGMENT,
+        resume: Seconds = RESUME,
+        keep_age: Seconds | None = None,
+        keep_bytes: int | None = None,
+    ) -> Journal:
+        """A new epoch in `directory`, on disk before this returns. JournalError where another center writes there,
+        where a newer release wrote it, or where the disk refuses.
+        """
+        folder = Path(directory)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _lock(folder)
+        except OSError as error:
+            raise JournalError(f"{folder}: cannot keep a journal here: {error.strerror or error}") from error
+        try:
+            meta = _next_meta(folder)
+            writer = Writer(folder, SegmentWriter(create(folder, meta), meta), Keep(keep_age, keep_bytes))
+        except (apsw.Error, OSError) as error:
+            os.close(lock)
+            raise JournalError(f"{folder}: cannot write a journal here: {error}") from error
+        except JournalError:
+            os.close(lock)
+            raise
+        return cls(writer, meta, lock=lock, segment=segment, resume=resume)
+
+    def __init__(self, writer: Writer, meta: Meta, *, lock: int, segment: Seconds, resume: Seconds) -> None:
+        self._writer, self._lock = writer, lock
+        self._segment_ms, self._resume_ms = round(segment * 1_000), round(resume * 1_000)
+        self._start_ms, self._start_ns = meta.opened_ms, time.monotonic_ns()
+        self.epoch = meta.epoch
+        self._appending = threading.RLock()
+        """Guards everything below: sequence numbers, ledgers, due times, and the order of the writer's queue."""
+        self._next = meta.first
+        self._ledgers: Mapping[Scope, Frozen] = {}
+        self._cut_ms = meta.opened_ms
+        self._mark_ms = meta.opened_ms
+        self._retry_at: Seconds = 0.0
+        self._closed = False
+        writer.start()
+
+    @property
+    def alarm(self) -> str:
+        """Why records cannot be written now; empty while they can."""
+        return self._writer.alarm
+
+    @property
+    def lost(self) -> int:
+        """Records lost to refused writes since the journal was opened."""
+        return self._writer.lost
+
+    def timeline(self) -> Callable[[], int]:
+        """The journal's clock: ms since its epoch, monotonic, never behind anything recorded, blind to wall steps."""
+        start_ms, start_ns = self._start_ms, self._start_ns
+        return lambda: start_ms + (time.monotonic_ns() - start_ns) // 1_000_000
+
+    def follow(self, ledgers: Mapping[Scope, Frozen]) -> int:
+        """From here on these ledgers' records are kept; their state is the first record of each. Replaces the last set.
+
+        The sequence number of the last opening, for `durable`.
+        """
+        with self._appending:
+            self._ledgers = dict(ledgers)
+            return self._cut(self.timeline()(), continues=False)
+
+    def append(self, record: Record) -> int:
+        """The record's sequence number; it will be on disk within a group commit, or `alarm` says why not."""
+        with self._appending:
+            if self._closed:
+                raise LocalProtocolError("append to a closed journal")
+            sequence = self._take()
+            self._writer.put(Entry(sequence, record))
+            if isinstance(record, Ticked):
+                self._after_tick(record.at_ms)
+            return sequence
+
+    async def durable(self, sequence: int) -> bool:
+        """True once the record of that number is on disk; False as soon as it is known that it will not be."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        answer = self._writer.watch(sequence, loop, future)
+        return await future if answer is None else answer
+
+    def flush(self, timeout: Seconds) -> bool:
+        """`durable` of everything appended so far, for callers without a loop; False also when `timeout` passes."""
+        with self._appending:
+            newest = self._next - 1
+        return self._writer.wait(newest, timeout)
+
+    def close(self) -> None:
+        """Everything appended is committed, the segment is one file, the directory is free. Twice is once."""
+        with self._appending:
+            if self._closed:
+                return
+            self._closed = True
+        self._writer.stop()
+        os.close(self._lock)
+
+    def _take(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _after_tick(self, at_ms: int) -> None:
+        """Between two ticks every ledger stands where its records say: the moment to write it down whole."""
+        if self._writer.refused:
+            if time.monotonic() >= self._retry_at:
+                self._retry_at = time.monotonic() + _RETRY
+                self._cut(at_ms, continues=False, gap=True)
+        elif at_ms - self._cut_ms >= self._segment_ms:
+            self._cut(at_ms, continues=True)
+        elif self._ledgers and at_ms >= self._mark_ms:
+            frozen = self._freeze(at_ms)
+            self._writer.put(Mark(Resume(self._next - 1, frozen)))
+
+    def _freeze(self, at_ms: int) -> tuple[tuple[Scope, bytes], ...]:
+        started = time.perf_counter()
+        frozen = tuple((scope, ledger.freeze()) for scope, ledger in self._ledgers.items())
+        spent_ms = round((time.perf_counter() - started) * 1_000)
+        self._mark_ms = at_ms + max(self._resume_ms, spent_ms * _FREEZING)
+        return frozen
+
+    def _cut(self, at_ms: int, *, continues: bool, gap: bool = False) -> int:
+        """A new segment that opens with all ledgers; the current one if nothing is in it yet."""
+        lost = self._writer.forgive() if gap else None
+        entries: list[Entry] = []
+        if lost is not None:
+            record = Gap(at_ms=at_ms, since_ms=lost.since_ms, lost=lost.records, reason=lost.reason)
+            entries.append(Entry(self._take(), record))
+        for scope, checkpoint in self._freeze(at_ms):
+            opened = Opened(scope=scope, at_ms=at_ms, checkpoint=checkpoint, continues=continues)
+            entries.append(Entry(self._take(), opened))
+        unix_ms = time.time_ns() // 1_000_000
+        self._writer.put(Cut(tuple(entries), at_ms, unix_ms))
+        self._cut_ms = at_ms
+        return self._next - 1
+
+
+def _lock(directory: Path) -> int:
+    """The directory is ours until the process ends, however it ends; JournalError names who has it."""
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+        os.close(handle)
+        raise JournalError(
+            f"{directory}: another center (process {holder}) writes this journal; stop it, or give this one its own directory"
+        ) from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def _next_meta(directory: Path) -> Meta:
+    """What the next segment of this journal begins with: everything in it goes up, whatever the wall clock says."""
+    unix_ms = time.time_ns() // 1_000_000
+    newest, last = _newest(directory)
+    if newest is None:
+        return Meta(
+            release=__version__,
+            epoch=unix_ms // 1_000,
+            number=1,
+            first=1,
+            chain=ROOT,
+            opened_ms=0,
+            opened_unix_ms=unix_ms,
+        )
+    behind = newest.opened_ms if last is None else max(newest.opened_ms, last.at_ms)
+    return Meta(
+        release=__version__,
+        epoch=max(newest.epoch + 1, unix_ms // 1_000),
+        number=newest.number + 1,
+        first=newest.first if last is None else last.seq + 1,
+        chain=newest.chain if last is None else last.seal,
+        opened_ms=max(newest.since(unix_ms / 1_000), behind + 1),
+        opened_unix_ms=unix_ms,
+    )
+
+
+def _newest(directory: Path) -> tuple[Meta | None, Stored | None]:
+    """The newest segment and the record that ends it. Logs that a killed writer left are folded in on the way."""
+    paths = listed(directory)
+    for path in paths:
+        with suppress(apsw.Error):  # an old segment that is damaged is replay's to name; it does not stop a center
+            settle(path)
+    if not paths:
+        return None, None
+    with Segment(paths[-1]) as segment:
+        return segment.meta, segment.last()
