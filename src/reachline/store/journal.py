@@ -128,10 +128,10 @@ class Journal:
         with self._appending:
             if self._closed:
                 raise LocalProtocolError("append to a closed journal")
+            if not isinstance(record, Ticked):
+                self._before_evidence(record.at_ms)
             sequence = self._take()
             self._writer.put(Entry(sequence, record))
-            if isinstance(record, Ticked):
-                self._after_tick(record.at_ms)
             return sequence
 
     async def durable(self, sequence: int) -> bool:
@@ -160,8 +160,8 @@ class Journal:
         self._next += 1
         return self._next - 1
 
-    def _after_tick(self, at_ms: int) -> None:
-        """Between two ticks every ledger stands where its records say: the moment to write it down whole."""
+    def _before_evidence(self, at_ms: int) -> None:
+        """Just before evidence is appended every ledger stands where its records say: the moment to write it down whole."""
         if self._writer.refused:
             if time.monotonic() >= self._retry_at:
                 self._retry_at = time.monotonic() + _RETRY

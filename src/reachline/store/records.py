@@ -32,8 +32,8 @@ __all__ = [
     "RecordKind",
     "Reported",
     "Ticked",
-    "changes_body",
     "kind_of",
+    "tick_body",
 ]
 
 SCHEMA: Final = 1
@@ -156,7 +156,7 @@ def kind_of(record: Record) -> RecordKind:
     return _KINDS[type(record)]
 
 
-def changes_body(digest: bytes, changes: tuple[Change, ...]) -> bytes:
+def tick_body(digest: bytes, changes: tuple[Change, ...]) -> bytes:
     """The body of a tick: equal bytes mean equal decisions."""
     return _squeeze(_ENCODE((digest, changes)))
 
@@ -191,7 +191,7 @@ class Bodies:
                 rules, lines = core_rules.encode(record.rules), encode_lines(record.lines)
                 return _squeeze(_ENCODE((rules, lines, sorted(record.vantages))))
             case Ticked():
-                return changes_body(record.digest, record.changes)
+                return tick_body(record.digest, record.changes)
             case Gap():
                 return _squeeze(_ENCODE((record.since_ms, record.lost, record.reason)))
 

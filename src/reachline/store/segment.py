@@ -93,7 +93,6 @@ class Stored(NamedTuple):
     seq: int
     kind: int
     scope: Scope | None
-    scope_id: int
     at_ms: int
     body: bytes
     seal: bytes
@@ -107,10 +106,12 @@ class Resume(NamedTuple):
     bodies: bytes = b""
 
 
-def seal(previous: bytes, columns: tuple[int, int, int, int], body: bytes) -> bytes:
-    """The seal of a record that follows `previous`: over seq, kind, scope, at_ms and the body."""
+def seal(previous: bytes, columns: tuple[int, int, int], scope: Scope | None, body: bytes) -> bytes:
+    """The seal of a record that follows `previous`: over seq, kind, at_ms, its scope and the body."""
     digest = hashlib.blake2b(previous, digest_size=16)
-    digest.update(struct.pack("<qqqq", *columns))
+    digest.update(struct.pack("<qqq", *columns))
+    if scope is not None:
+        digest.update(f"{scope.tenant}\x00{scope.cluster}\x00".encode())
     digest.update(body)
     return digest.digest()
 
@@ -202,10 +203,10 @@ class SegmentWriter:
         chain, rows = self.chain, []
         with self._connection:
             for seq, record in records:
-                scope = self._scope(record.scope) if not isinstance(record, Gap) else None
+                scope = None if isinstance(record, Gap) else record.scope
                 kind, body = int(kind_of(record)), self._bodies.write(record)
-                chain = seal(chain, (seq, kind, scope or 0, record.at_ms), body)
-                rows.append((seq, kind, scope, record.at_ms, body, chain))
+                chain = seal(chain, (seq, kind, record.at_ms), scope, body)
+                rows.append((seq, kind, self._scope(scope) if scope else None, record.at_ms, body, chain))
             self._connection.executemany("INSERT INTO records VALUES(?,?,?,?,?,?)", rows)
             if resume is not None:
                 self._resume(resume)
@@ -287,7 +288,7 @@ class Segment:
     def _stored(self, row: tuple[apsw.SQLiteValue, ...]) -> Stored:
         match row:
             case (int(seq), int(kind), int() | None as scope, int(at_ms), bytes(body), bytes(sealed)):
-                return Stored(seq, kind, self._scope(scope), scope or 0, at_ms, body, sealed)
+                return Stored(seq, kind, self._scope(scope), at_ms, body, sealed)
             case _:
                 raise JournalError(f"{self.path}: a record of the wrong types: {row[:4]}")
 
