@@ -1,0 +1,120 @@
+"""One call on one line: picked on the way in, timed, and judged by how the block ends on the way out.
+
+Nothing here waits, so the same object serves `with` and `async with` under any event loop. Exceptions pass untouched.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from reachline.model import Failure, LineId, Seconds
+from reachline.upstream.outcome import Column, FailureName, column_of, failure_of, failure_of_name, failure_of_status
+
+if TYPE_CHECKING:
+    from reachline.upstream.cluster import Cluster
+    from reachline.upstream.listing import Pick
+    from reachline.upstream.tally import Tally
+
+__all__ = ["Attempt"]
+
+_CANCELLATIONS: Final = ("CancelledError", "Cancelled")
+
+
+class Attempt:
+    """A call in the making; used once. `line` and `address` are None where the cluster has no line to offer.
+
+    Written by the one thread or task that entered it.
+    """
+
+    __slots__ = ("_cluster", "_column", "_key", "_started", "_tally", "elapsed", "pick")
+
+    pick: Pick | None
+    """The chosen line with all it says, or None."""
+    elapsed: Seconds | None
+    """How long the block took; None until it has ended."""
+
+    def __init__(self, cluster: Cluster, key: int | None = None) -> None:
+        self._cluster: Final = cluster
+        self._key: Final = key
+        self._column: Column | None = None
+        self._started = 0.0
+        self.pick = None
+        self.elapsed = None
+
+    @property
+    def line(self) -> LineId | None:
+        """`cluster/line[@origin]`."""
+        return self.pick.line if self.pick else None
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port, as `socket.create_connection` takes them."""
+        return self.pick.address if self.pick else None
+
+    @property
+    def url(self) -> str | None:
+        """Scheme, host and port without a path, e.g. `https://a.example:8443`."""
+        return self.pick.url if self.pick else None
+
+    @property
+    def via(self) -> str | None:
+        """How to leave: `direct`, or the URL of a proxy."""
+        return self.pick.via if self.pick else None
+
+    def __bool__(self) -> bool:
+        """Whether there is a line to call."""
+        return self.pick is not None
+
+    def ok(self) -> None:
+        """The call went well, whatever the block raises."""
+        self._column = Column.OK
+
+    def fail(self, failure: FailureName | Failure = "reset") -> None:
+        """The call failed so, though nothing was raised. A name that we do not know counts as a transport failure."""
+        self._column = column_of(failure_of_name(failure) or Failure.PROTOCOL)
+
+    def status(self, code: int) -> None:
+        """The call was answered with this HTTP status: 500 and above is a server error, all else is well."""
+        self._column = column_of(failure_of_status(code))
+
+    def __enter__(self) -> Self:
+        cluster = self._cluster
+        self._tally: Tally = cluster.tally
+        self.pick = cluster.pick(self._key)
+        self._started = monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        elapsed = self.elapsed = monotonic() - self._started
+        pick = self.pick
+        if pick is None:
+            return
+        column = self._column
+        if column is None:
+            column = Column.OK if error is None else self._inferred(error, elapsed)
+        # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
+        if self._tally is self._cluster.tally:
+            self._cluster.record(pick, column)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def _inferred(self, error: BaseException, elapsed: Seconds) -> Column:
+        """A caller that gave up waiting has seen a late call; one that was cancelled early has seen nothing."""
+        if _is_cancellation(error):
+            return Column.LATE if elapsed >= self._cluster.patience else Column.NONE
+        return column_of(failure_of(error))
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """asyncio's or trio's; by name, so that neither is imported for a caller who uses the other or none."""
+    return any(kind.__name__ in _CANCELLATIONS for kind in type(error).__mro__)

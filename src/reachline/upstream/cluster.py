@@ -1,0 +1,344 @@
+"""One cluster in one process: its newest line list, the picker made of it, and what calls on it came to.
+
+A driver (the client's thread, later the proxy's loop) feeds it lists and turns its timers; callers pick from any thread.
+Refuses to know where lists come from and where outcomes go. Nothing here waits, and nothing raises on a caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal
+
+from reachline.core.local import (
+    UNTRIED,
+    LocalBreaker,
+    abandoned,
+    claim,
+    deadline,
+    failed,
+    is_blocked,
+    is_forgotten,
+    may_trip,
+    succeeded,
+)
+from reachline.core.pick import WeightedRandom
+from reachline.core.regroup import Terms, admissions, own_trial_ms
+from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
+from reachline.upstream.attempt import Attempt
+from reachline.upstream.listing import LineList, Listed, Pick, terms
+from reachline.upstream.outcome import Column, FailureName, column_of, failure_of_name
+from reachline.upstream.tally import Tally, Totals
+
+__all__ = ["Cluster", "ClusterStats", "Source"]
+
+_log: Final = logging.getLogger(__name__)
+
+Source = Literal["none", "static", "cache", "center"]
+"""Where the present lines come from."""
+
+_EMPTY: Final[WeightedRandom[Pick]] = WeightedRandom((), ())
+_REPICKS: Final = 4
+"""Tries for a line whose one trial another thread took first; each try sees a newer picker."""
+_NEVER: Final = -(10**12)
+"""Ms. Long before any clock began: no center was ever heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStats:
+    """One cluster at a moment, for people and metrics. `silence` is None where no center was ever heard."""
+
+    source: Source
+    version: str
+    lines: int
+    silence: Seconds | None
+    is_stale: bool
+    trouble: str
+    open: tuple[LineId, ...]
+    trips: int
+    refused_versions: int
+    calls: Totals
+
+
+class Cluster:
+    """Lists and timers are written by the driver alone; breakers by whoever ends a call, under `_lock`.
+
+    `_lock` guards `_rows`, `_trips` and the making of a new picker. `pick` reads one reference and takes no lock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Callable[[], Seconds],
+        rng: Random,
+        patience: Seconds = 1.0,
+        local_breaker: bool = True,
+        awaken: Callable[[], None] = lambda: None,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name: Final = name
+        self.patience: Final = patience
+        """A call cancelled after this long is late; sooner it proves nothing."""
+        self.tally = Tally()
+        self.trouble = ""
+        """What keeps the driver from newer lists, in words; empty while nothing does. Written by the driver."""
+        self._clock, self._rng = clock, rng
+        self._breaks = local_breaker
+        self._awaken, self._moved = awaken, moved
+        self._asleep = True
+        self._lock = threading.Lock()
+        self._rows: dict[LineId, LocalBreaker] = {}
+        self._trips = 0
+        self._refused = 0
+        self._source: Source = "none"
+        self._heard_ms = _NEVER
+        self._list = LineList(cluster=name, lines=())
+        self._terms = Terms()
+        self._picks: tuple[Pick, ...] = ()
+        self._weights: Mapping[LineId, int] = {}
+        self._made: WeightedRandom[Pick] = _EMPTY
+        self._picker: WeightedRandom[Pick] = _EMPTY
+
+    # What callers use.
+
+    def lines(self) -> tuple[Listed, ...]:
+        """All lines in the order published: weight down, then id. Empty before the first list."""
+        self._wake()
+        return self._list.lines
+
+    def pick(self, key: int | None = None) -> Pick | None:
+        """A line by weighted chance, or None where there is none to offer. Say how it went by `report`.
+
+        No lock, no clock, no waiting. `key` is for pickers that keep callers together; chance ignores it.
+        """
+        choice = self._picker.pick(self._rng, key)
+        if choice is None or choice.is_trial:
+            return self._pick_slowly(choice, key)
+        return choice
+
+    def attempt(self, key: int | None = None) -> Attempt:
+        """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
+        return Attempt(self, key)
+
+    def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
+        """How a call on a `pick` ended, where no `attempt` was used; None is well."""
+        known = None if failure is None else failure_of_name(failure) or Failure.PROTOCOL
+        self.record(pick, column_of(known))
+
+    @property
+    def version(self) -> Version | None:
+        """Of the present list; None where no center ever published it."""
+        return self._list.version
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether no center was heard for longer than the list's own `ttl`."""
+        return self._now_ms() - self._heard_ms > self._list.ttl * 1_000
+
+    def open_lines(self) -> tuple[LineId, ...]:
+        """Lines that this client's own breakers keep out now, by id."""
+        with self._lock:
+            return self._open()
+
+    def stats(self) -> ClusterStats:
+        """A moment's figures."""
+        known = self._heard_ms != _NEVER
+        return ClusterStats(
+            source=self._source,
+            version=str(self.version or ""),
+            lines=len(self._list.lines),
+            silence=(self._now_ms() - self._heard_ms) / 1_000 if known else None,
+            is_stale=self.is_stale,
+            trouble=self.trouble,
+            open=self.open_lines(),
+            trips=self._trips,
+            refused_versions=self._refused,
+            calls=self.tally.totals(),
+        )
+
+    # What the driver and attempts use.
+
+    @property
+    def published(self) -> LineList:
+        """The present list."""
+        return self._list
+
+    def replace(self, lines: LineList, *, source: Source, silence: Seconds = 0.0) -> bool:
+        """Take a newer list; False where its version is lower than the present one's, which then stays.
+
+        `silence` is how long ago the center said it: more than none for a list out of a file.
+        """
+        if self.version is not None and (lines.version is None or lines.version < self.version):
+            self._refused += 1
+            return False
+        found = terms(lines)
+        picks = tuple(
+            Pick(each.line, each.target.address, each.target.url, each.via, each.target.text, each.window)
+            for each in lines.lines
+        )
+        with self._lock:
+            self._list, self._terms, self._picks, self._source = lines, found, picks, source
+            self._weights = {each.line: each.weight for each in lines.lines}
+            if source != "static":
+                self._heard_ms = self._now_ms() - round(silence * 1_000)
+            self._rows = {line: row for line, row in self._rows.items() if line in self._weights}
+            self._hand_back()
+            self._remake(self._now_ms())
+        return True
+
+    def heard(self) -> None:
+        """A center confirmed the present list. Lines tried on our own while it was silent are its affair again."""
+        silent_ms = self._now_ms() - self._heard_ms
+        self._heard_ms = self._now_ms()
+        due = own_trial_ms(self._terms)
+        if due is not None and silent_ms >= due:
+            with self._lock:
+                self._hand_back()
+                self._remake(self._now_ms())
+
+    def record(self, pick: Pick, column: Column) -> None:
+        """One call's end, into the tally and the line's local breaker."""
+        self.tally.add(pick.line, pick.window, column)
+        if column is Column.FAILED or column is Column.LATE or pick.line in self._rows:
+            self._judge(pick, column)
+
+    def take(self, service: str) -> tuple[Outcome, ...]:
+        """Outcomes since the last take; those of lines that no center published are nobody's business."""
+        taken = self.tally.take(service)
+        return () if self.version is None else taken
+
+    def turn(self) -> None:
+        """Let a breaker's wait, or a silence, take effect. To be called at `deadline` or later."""
+        with self._lock:
+            now_ms = self._now_ms()
+            self._rows = {line: row for line, row in self._rows.items() if not is_forgotten(row, now_ms)}
+            self._remake(now_ms)
+
+    def deadline(self) -> Seconds | None:
+        """When `turn` is due by the clock, or None."""
+        now_ms = self._now_ms()
+        with self._lock:
+            moments = [due] if (due := deadline(self._rows.values(), now_ms)) is not None else []
+        silence = own_trial_ms(self._terms)
+        if silence is not None and self._heard_ms + silence > now_ms:
+            moments.append(self._heard_ms + silence)
+        return min(moments) / 1_000 if moments else None
+
+    def sleep(self, *, forget_calls: bool) -> None:
+        """The driver is gone (a fork, a close): keep the list, and call `awaken` at the next use.
+
+        Locks are made anew, for another thread may have held them when the process forked. Breakers are forgotten where
+        nobody is left to turn them.
+        """
+        self._lock = threading.Lock()
+        self._rows = {}
+        if forget_calls:
+            self.tally = Tally()
+            self._trips = 0
+        self._remake(self._now_ms())
+        self._picker, self._asleep = _EMPTY, True
+
+    def wake(self) -> None:
+        """The driver runs: picks are served from the present list again."""
+        with self._lock:
+            self._asleep, self._picker = False, self._made
+
+    def reseed(self, rng: Random) -> None:
+        """Another stream of chance: a forked child must not choose as its parent does."""
+        self._rng = rng
+
+    # Inside.
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1_000)
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._awaken()
+            if self._asleep:
+                self.wake()
+
+    def _pick_slowly(self, choice: Pick | None, key: int | None) -> Pick | None:
+        if choice is None and self._asleep:
+            self._wake()
+            choice = self._picker.pick(self._rng, key)
+        for _ in range(_REPICKS):
+            if choice is None or not choice.is_trial or self._claimed(choice):
+                return choice
+            choice = self._picker.pick(self._rng, key)
+        return choice  # a second trial at once does less harm than a call without a line
+
+    def _claimed(self, choice: Pick) -> bool:
+        """Take the line's one trial for this caller, unless another was faster."""
+        with self._lock:
+            now_ms, row = self._now_ms(), self._rows.get(choice.line, UNTRIED)
+            if is_blocked(row, now_ms):
+                return False
+            self._rows[choice.line] = claim(row, now_ms, self._list.local)
+            self._remake(now_ms)
+        self._moved()
+        return True
+
+    def _judge(self, pick: Pick, column: Column) -> None:
+        if not self._breaks and pick.line not in self._rows:
+            return
+        with self._lock:
+            now_ms, before = self._now_ms(), self._rows.get(pick.line, UNTRIED)
+            stale_call = pick.generation != before.generation or (before.gate is Gate.HALF_OPEN and not pick.is_trial)
+            after = before if stale_call else self._judged(pick.line, before, column, now_ms)
+            if after == before:
+                return
+            moved = after.gate is not before.gate
+            is_over = is_forgotten(after, now_ms)
+            if is_over:
+                # So that calls on a healthy line find no row at all; picks made of its generation go with it.
+                self._rows.pop(pick.line, None)
+            else:
+                self._rows[pick.line] = after
+            self._trips += after.generation > before.generation
+            if moved or (is_over and after.generation):
+                self._remake(now_ms)
+        if moved:
+            self._announce(pick.line, before, after)
+
+    def _judged(self, line: LineId, row: LocalBreaker, column: Column, now_ms: int) -> LocalBreaker:
+        rules = self._list.local
+        match column:
+            case Column.OK | Column.ERRORS:
+                return succeeded(row, now_ms, rules, proven=not self._weights.get(line))
+            case Column.FAILED | Column.LATE:
+                free = self._breaks and may_trip(line, self._weights, self._rows, rules)
+                return failed(row, now_ms, rules, may_trip=free)
+            case Column.NONE:
+                return abandoned(row, now_ms)
+
+    def _announce(self, line: LineId, before: LocalBreaker, after: LocalBreaker) -> None:
+        self._moved()
+        if after.gate is Gate.OPEN and after.generation > before.generation:
+            wait = (after.until_ms - self._now_ms()) / 1_000
+            _log.warning("local_breaker_opened", extra={"line": line, "trips": after.trips, "wait": wait})
+        elif after.gate is Gate.CLOSED:
+            _log.info("local_breaker_closed", extra={"line": line})
+
+    def _open(self) -> tuple[LineId, ...]:
+        return tuple(sorted(line for line, row in self._rows.items() if row.gate is not Gate.CLOSED))
+
+    def _hand_back(self) -> None:
+        """What our own trials proved while no center spoke counts no more; the lock is held."""
+        self._rows = {line: row._replace(proven=False) for line, row in self._rows.items()}
+
+    def _remake(self, now_ms: int) -> None:
+        """A new picker from the present list and breakers; the lock is held."""
+        found = admissions(self._terms, self._rows, now_ms, silent_ms=now_ms - self._heard_ms)
+        picks = list(self._picks)
+        for place, (pick, each) in enumerate(zip(self._picks, found, strict=True)):
+            row = self._rows.get(pick.line)
+            if row is not None or each.is_trial:
+                picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
+        self._made = WeightedRandom(picks, [each.weight for each in found])
+        if not self._asleep:
+            self._picker = self._made

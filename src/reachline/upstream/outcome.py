@@ -1,0 +1,148 @@
+"""How a call ended: from an exception, a status or a word of the caller's to the one column it is counted in.
+
+Libraries are recognised by the names of their exception classes, so that none of them is imported here.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, Literal
+
+from reachline.model import Failure
+
+__all__ = ["Column", "FailureName", "column_of", "failure_of", "failure_of_name", "failure_of_status"]
+
+FailureName = Literal[
+    "timeout", "refused", "reset", "unreachable", "resolve", "tls", "proxy", "protocol", "status", "agent"
+]
+"""The names of `model.Failure` in lower case."""
+
+
+class Column(IntEnum):
+    """The columns of `model.Outcome`, and one for calls that prove nothing about their line."""
+
+    OK = 0
+    FAILED = 1
+    LATE = 2
+    ERRORS = 3
+    NONE = 4
+
+
+_COLUMNS: Final = {Failure.TIMEOUT: Column.LATE, Failure.STATUS: Column.ERRORS, Failure.AGENT: Column.NONE}
+
+_ERRNOS: Final = {
+    errno.ETIMEDOUT: Failure.TIMEOUT,
+    errno.ECONNREFUSED: Failure.REFUSED,
+    errno.ECONNRESET: Failure.RESET,
+    errno.ECONNABORTED: Failure.RESET,
+    errno.EPIPE: Failure.RESET,
+    errno.ESHUTDOWN: Failure.RESET,
+    errno.ENOTCONN: Failure.RESET,
+    errno.EHOSTUNREACH: Failure.UNREACHABLE,
+    errno.EHOSTDOWN: Failure.UNREACHABLE,
+    errno.ENETUNREACH: Failure.UNREACHABLE,
+    errno.ENETDOWN: Failure.UNREACHABLE,
+    errno.ENETRESET: Failure.RESET,
+}
+"""What the network does to a call. Any other number (no file, no descriptor left, no free port) is this machine's fault."""
+
+_NAMES: Final[dict[str, Failure]] = {
+    "gaierror": Failure.RESOLVE,
+    "herror": Failure.RESOLVE,
+    "NameResolutionError": Failure.RESOLVE,
+    "ClientConnectorDNSError": Failure.RESOLVE,
+    "SSLError": Failure.TLS,
+    "ClientSSLError": Failure.TLS,
+    "CertificateError": Failure.TLS,
+    "TimeoutException": Failure.TIMEOUT,
+    "TimeoutError": Failure.TIMEOUT,
+    "Timeout": Failure.TIMEOUT,
+    "TooSlowError": Failure.TIMEOUT,
+    "ConnectTimeoutError": Failure.TIMEOUT,
+    "ReadTimeoutError": Failure.TIMEOUT,
+    "ProxyError": Failure.PROXY,
+    "ClientProxyConnectionError": Failure.PROXY,
+    "ConnectError": Failure.REFUSED,
+    "NewConnectionError": Failure.REFUSED,
+    "ClientConnectorError": Failure.REFUSED,
+    "RemoteProtocolError": Failure.PROTOCOL,
+    "IncompleteRead": Failure.PROTOCOL,
+    "BadStatusLine": Failure.PROTOCOL,
+    "ChunkedEncodingError": Failure.PROTOCOL,
+    "ClientPayloadError": Failure.PROTOCOL,
+    "BrokenResourceError": Failure.RESET,
+    "ReadError": Failure.RESET,
+    "WriteError": Failure.RESET,
+    "ServerDisconnectedError": Failure.RESET,
+    "ClientConnectionError": Failure.RESET,
+    "TransportError": Failure.RESET,
+    "ConnectionError": Failure.RESET,
+}
+"""Exception classes by name, most telling first: the standard library, httpx and its kin, requests, urllib3, aiohttp, anyio, trio.
+
+Looked up along the class's own ancestry, so a subclass of `Timeout` is a timeout. Our own exceptions are never meant.
+"""
+
+_DEPTH: Final = 8
+"""Causes of causes looked at: libraries wrap two or three deep."""
+
+
+def column_of(failure: Failure | None) -> Column:
+    """Where a call that ended so is counted; None is success."""
+    return Column.OK if failure is None else _COLUMNS.get(failure, Column.FAILED)
+
+
+def failure_of_status(status: int) -> Failure | None:
+    """A server error is the line's or its server's; anything else was answered."""
+    return Failure.STATUS if status >= 500 else None
+
+
+def failure_of_name(name: Failure | str) -> Failure | None:
+    """The failure of that name, or None where there is none."""
+    return name if isinstance(name, Failure) else Failure.__members__.get(name.upper())
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """What an exception that left a call says of its line: None it works, AGENT nothing (a bug, a cancellation).
+
+    A status below 500 that a library raised was answered: a 404 is the caller's affair, and the line carried it.
+    """
+    for each in _chain(error):
+        if (status := _status(each)) is not None:
+            return failure_of_status(status)
+        if (found := _recognised(each)) is not None:
+            return found
+    return Failure.AGENT
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception, what it was raised from or while handling, and the first of a group; only what `Exception` covers."""
+    each: BaseException | None = error
+    for _ in range(_DEPTH):
+        if not isinstance(each, Exception):
+            return
+        yield each
+        if isinstance(each, ExceptionGroup):
+            each = each.exceptions[0]
+        else:
+            each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+def _recognised(error: BaseException) -> Failure | None:
+    if isinstance(error, TimeoutError):
+        return Failure.TIMEOUT
+    if isinstance(error, OSError) and error.errno in _ERRNOS:
+        return _ERRNOS[error.errno]
+    return next((_NAMES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _NAMES), None)
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status an exception stands for, as httpx, requests, urllib and aiohttp keep it."""
+    response = getattr(error, "response", None)
+    for holder, name in ((response, "status_code"), (error, "status"), (error, "code")):
+        status = getattr(holder, name, None)
+        if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+            return status
+    return None
