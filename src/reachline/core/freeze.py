@@ -91,10 +91,11 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         now_ms=document["issued_ms"],
     )
     ledger.rows = {LineId(line): _row(row) for line, row in document["rows"].items()}
-    ledger.poll.ballots = {
+    ballots = {
         LineId(line): {VantageId(vantage): _ballot(ballot) for vantage, ballot in held.items()}
         for line, held in document["ballots"].items()
     }
+    ledger.poll.restore(ballots)
     ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}
     ledger.called = {LineId(line) for line in document["called"]}

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from reachline.core import freeze
 from reachline.core.board import Board
-from reachline.core.breaker import count, count_synthetic
+from reachline.core.breaker import CLOSED, count, count_synthetic
 from reachline.core.guard import allowed
 from reachline.core.poll import Poll
 from reachline.core.publish import BLIND, candidates, facts_of, rule_of
 from reachline.core.quorum import Ballot, Tally
-from reachline.core.row import Row, Stepped, due_ms, hold, noted, open_now, step
+from reachline.core.row import Row, Stepped, due_ms, hold, is_quiet, noted, open_now, step
 from reachline.core.rules import Rules
 from reachline.model import (
     Change,
@@ -74,7 +74,7 @@ class Ledger:
         self.scope, self.rules = scope, rules
         self.lines = _by_id(lines)
         self.rows = {line: Row(since_ms=now_ms) for line in self.lines}
-        self.poll = Poll(self.lines, vantages, now_ms)
+        self.poll = Poll(self.lines, vantages, rules, now_ms)
         self.board = Board(scope, version, now_ms)
         self.board.post(self.lines, self.rows, rules, now_ms=now_ms)
         self.board.version = version
@@ -126,14 +126,14 @@ class Ledger:
         self.lines = _by_id(lines)
         names = {line.id: was.get(line.identity, LineId("")) for line in self.lines.values()}
         self.rows = {line: rows.get(old, Row(since_ms=now_ms)) for line, old in names.items()}
-        self.poll = self.poll.moved(self.lines, names, now_ms)
+        self.poll = self.poll.moved(self.lines, names, rules, now_ms)
         self.rules, self.stale = rules, True
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
         self.members(vantages)
 
     def close(self, now_ms: int) -> Closed:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
-        touched = sorted(self.fresh | self.called | self._due(now_ms))
+        touched = sorted(self._unquiet() | self._due(now_ms))
         before = {line: self.rows[line] for line in touched}
         steps = {line: self._step(line, now_ms) for line in touched}
         self.rows.update((line, done.row) for line, done in steps.items())
@@ -179,9 +179,15 @@ class Ledger:
         """The ledger of a checkpoint; JournalError where it is not one."""
         return freeze.decode(frozen, cls)
 
+    def _unquiet(self) -> set[LineId]:
+        """Lines with news that could change them; most lines at most ticks are not among them."""
+        doubtful, rows, rules = self.poll.doubtful, self.rows, self.rules
+        return {line for line in self.fresh | self.called if line in doubtful or not is_quiet(rows[line], rules)}
+
     def _due(self, now_ms: int) -> set[LineId]:
         """Lines whose own deadline has come, and those that have just gone blind."""
-        due = {line for line, row in self.rows.items() if (at := due_ms(row, self.rules)) is not None and at <= now_ms}
+        moving = ((line, due_ms(row, self.rules)) for line, row in self.rows.items() if row.breaker is not CLOSED)
+        due = {line for line, at in moving if at is not None and at <= now_ms}
         return due | {line for line in self.poll.silent(now_ms, self.rules) if not self.rows[line].blind}
 
     def _step(self, line: LineId, now_ms: int) -> Stepped:

@@ -7,7 +7,7 @@ from typing import Final
 
 from reachline.core.quorum import Ballot, Tally, is_fresh, tally
 from reachline.core.rules import Rules
-from reachline.core.zone import verdict
+from reachline.core.zone import HELPERS, Verdict, calm_of, is_calm, verdict
 from reachline.model import Kind, Line, LineId, Reading, VantageId, Vote, Zone
 
 __all__ = ["Poll"]
@@ -19,19 +19,26 @@ _SELF_DECIDING: Final = {"dns": frozenset({Kind.DNS}), "icmp": frozenset({Kind.I
 class Poll:
     """Newest ballot of each vantage on each line. `heard_ms` says when a line was last judged by anyone, longest silence first."""
 
-    def __init__(self, lines: Mapping[LineId, Line], vantages: frozenset[VantageId], now_ms: int) -> None:
+    def __init__(self, lines: Mapping[LineId, Line], vantages: frozenset[VantageId], rules: Rules, now_ms: int) -> None:
         self.lines, self.vantages = lines, vantages
         self.ballots: dict[LineId, dict[VantageId, Ballot]] = {line: {} for line in lines}
         self.heard_ms = dict.fromkeys(lines, now_ms)
+        self.doubtful: set[LineId] = set()
+        """Lines on which some ballot is D or F: only these can leave a quiet row."""
+        self.calm = calm_of(rules.limits)
 
     def cast(
         self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
     ) -> bool:
         """Replace what this vantage said of the line; whether it has an opinion at all."""
-        ballots, decides = self.ballots[line.id], _SELF_DECIDING.get(line.endpoint.scheme)
-        last = ballots.get(vantage)
-        found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=decides)
+        ballots = self.ballots[line.id]
+        if all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds) and kinds:
+            found = _calm_verdict(vantage, kinds[0])
+        else:
+            last, decides = ballots.get(vantage), _SELF_DECIDING.get(line.endpoint.scheme)
+            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=decides)
         ballots[vantage] = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
+        self._doubt(line.id, found.zone)
         if found.zone is Zone.N:
             return False
         self.heard_ms.pop(line.id, None)
@@ -70,10 +77,28 @@ class Poll:
         named = self.lines[line].vantages
         return self.vantages & named if named else self.vantages
 
-    def moved(self, lines: Mapping[LineId, Line], names: Mapping[LineId, LineId], now_ms: int) -> Poll:
+    def _doubt(self, line: LineId, zone: Zone) -> None:
+        if zone in (Zone.D, Zone.F):
+            self.doubtful.add(line)
+        elif line in self.doubtful and not any(one.zone in (Zone.D, Zone.F) for one in self.ballots[line].values()):
+            self.doubtful.discard(line)
+
+    def moved(self, lines: Mapping[LineId, Line], names: Mapping[LineId, LineId], rules: Rules, now_ms: int) -> Poll:
         """The poll for other lines; `names` says what each was called before (empty: it is new)."""
-        poll = Poll(lines, self.vantages, now_ms)
-        poll.ballots = {line: self.ballots.get(names[line], {}) for line in lines}
+        poll = Poll(lines, self.vantages, rules, now_ms)
+        poll.restore({line: self.ballots.get(names[line], {}) for line in lines})
         silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
         poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
         return poll
+
+    def restore(self, ballots: dict[LineId, dict[VantageId, Ballot]]) -> None:
+        """Take these ballots for the ones cast so far."""
+        self.ballots = ballots
+        for line, cast in ballots.items():
+            for ballot in cast.values():
+                self._doubt(line, ballot.zone)
+
+
+def _calm_verdict(vantage: VantageId, reading: Reading) -> Verdict:
+    vote = Vote(vantage, Zone.H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)
+    return Verdict(Zone.H, vote, ())

@@ -11,7 +11,7 @@ from reachline.core.quorum import Tally
 from reachline.core.rules import Rules
 from reachline.model import Gate, Health, LineId, Vote, Zone
 
-__all__ = ["Row", "Stepped", "chance", "due_ms", "hold", "noted", "open_now", "reason_of", "step"]
+__all__ = ["Row", "Stepped", "chance", "due_ms", "hold", "is_quiet", "noted", "open_now", "reason_of", "step"]
 
 
 class Row(NamedTuple):
@@ -128,6 +128,18 @@ def due_ms(row: Row, rules: Rules) -> int | None:
         return known
     later = deadline(row.breaker, rules.breaker, zone=Zone.N)
     return None if later is None else max(later, row.zone_ms + rules.quorum.blind_ms + 1)
+
+
+def is_quiet(row: Row, rules: Rules) -> bool:
+    """Healthy in every respect: a tick without a bad ballot gives this very row back, so it need not be taken."""
+    judged, breaker = row.judgement, row.breaker
+    return (
+        judged.health is Health.HEALTHY
+        and judged.good == rules.patience.recover
+        and not (judged.faults or judged.bad or row.blind or row.held or breaker.reopens)
+        and breaker.gate is Gate.CLOSED
+        and row.zone is Zone.H
+    )
 
 
 def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from reachline.core.rules import Limit, Rules
 from reachline.model import Kind, Reading, VantageId, Vote, Zone
 
-__all__ = ["Verdict", "is_over", "verdict", "wilson_at_least"]
+__all__ = ["HELPERS", "Calm", "Verdict", "calm_of", "is_calm", "is_over", "verdict", "wilson_at_least"]
 
 CONNECT: Final = "connect"
 ERRORS: Final = "errors"
@@ -22,7 +22,12 @@ _RECENT: Final = 5
 _RECENT_DEGRADED: Final = 2
 _RECENT_FAILED: Final = 3
 
-_HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP})
+_ROUNDS: Final = 3
+"""Probe rounds that the connect metric looks back on."""
+_NEVER: Final = 2**31
+"""Above every RTT a reading can hold: a limit that is never reached."""
+
+HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP})
 """Kinds that never decide over a line that other kinds observe."""
 
 
@@ -32,6 +37,39 @@ class Verdict(NamedTuple):
     zone: Zone
     vote: Vote | None
     held: tuple[tuple[str, int], ...]
+
+
+class Calm(NamedTuple):
+    """RTT figures under which a reading without any failure is healthy whatever was held: the lowest exit limits."""
+
+    p95_us: int
+    ewma_us: int
+    jitter_us: int
+
+
+def calm_of(limits: Iterable[Limit]) -> Calm:
+    """The quiet corner of these limits; worked out once, for most readings fall into it."""
+    lowest = {limit.metric: _lowest(limit) for limit in limits}
+    return Calm(*(lowest.get(metric, _NEVER) for metric in ("p95", "ewma", "jitter")))
+
+
+def _lowest(limit: Limit) -> int:
+    known = (limit.degraded_enter, limit.degraded_exit, limit.failed_enter, limit.failed_exit)
+    return min((one for one in known if one is not None), default=_NEVER)
+
+
+def is_calm(reading: Reading, calm: Calm) -> bool:
+    """Nothing failed, nothing was lost, all three rounds known and good, and every RTT figure under its exit limits."""
+    return (
+        reading.rounds == reading.rounds_ok == _ROUNDS
+        and not reading.lost
+        and not reading.recent_bad
+        and not any(reading.counts[1:])
+        and not reading.void
+        and (reading.p95_us is None or reading.p95_us < calm.p95_us)
+        and (reading.ewma_us is None or reading.ewma_us < calm.ewma_us)
+        and (reading.jitter_us is None or reading.jitter_us < calm.jitter_us)
+    )
 
 
 class _Measure(NamedTuple):
@@ -80,7 +118,7 @@ def verdict(
         zone, why, grip = _of_kind(vantage, reading, held, rules)
         if reading.void:
             continue
-        if reading.kind in _HELPERS and (decides is None or reading.kind not in decides):
+        if reading.kind in HELPERS and (decides is None or reading.kind not in decides):
             icmp_lost |= reading.kind is Kind.ICMP and zone is Zone.F
             continue
         now_held.update(grip)
