@@ -47,12 +47,12 @@ _ANSWERED: Final = frozenset({None, Failure.REFUSED, Failure.STATUS})
 """Ends that are an answer even where no usable RTT came with it (a retransmitted SYN): neither fast nor censored."""
 
 
-def max_age(every: Seconds) -> Seconds:
-    """How old an attempt may get: 120 s, or longer where the interval is so long that 120 s never hold the minimum.
+def max_age(every: Seconds, wanted: Seconds = MAX_AGE) -> Seconds:
+    """How old an attempt may get: as `wanted`, or longer where the interval is so long that the window never holds the minimum.
 
     A 30 s HTTP probe has four attempts in 120 s and would never reach the five that its limits ask for; it gets 180 s.
     """
-    return max(MAX_AGE, (MINIMUM + 1) * every)
+    return max(wanted, (MINIMUM + 1) * every)
 
 
 def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
@@ -110,8 +110,10 @@ class Window:
         self.agent_faults = 0
         """Attempts that our own fault kept from being one."""
 
-    def __len__(self) -> int:
-        return self._ring.count
+    @property
+    def shape(self) -> tuple[int, Seconds]:
+        """Attempts it can hold, and their greatest age."""
+        return self._ring.size, self._ring.age
 
     def record(  # noqa: PLR0913  the hot path: scalars, as the engine hands them over
         self,

@@ -1,0 +1,335 @@
+"""Probes the lines of a plan on time and keeps their windows: engine, tempo and windows put together on one loop.
+
+Needs no center: the agent reports what is in the windows, `watch` shows it. Judges nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import Final, NamedTuple, Self
+
+from reachline.agent import trust
+from reachline.agent.probed import SLOTS, Probed, jobs_of
+from reachline.core import tempo
+from reachline.core.ring import Columns
+from reachline.core.window import Window, max_age
+from reachline.doors.addresses import parse_target
+from reachline.errors import ConfigError
+from reachline.model import Clock, Endpoint, Failure, Kind, Seconds
+from reachline.net.engine import Engine, Job, Phases
+from reachline.net.resolve import Resolver
+from reachline.wire.frame import LinePlan, ProbePlan
+
+__all__ = ["OWN_SERVER", "Attempt", "Prober"]
+
+OWN_SERVER: Final = "dns://"
+"""The target of a line that asks the agent's own name server."""
+
+log = logging.getLogger("reachline.agent")
+
+_AHEAD: Final[Seconds] = 0.05
+"""Rounds due this soon go to the engine at once, which starts them to the millisecond: at most 20 wake-ups a second."""
+_SLICE: Final = 64
+"""Rounds handed over between two looks at other work: half a millisecond."""
+
+Key = tuple[str, Kind]
+
+
+class Attempt(NamedTuple):
+    """One attempt as it ended, for those who watch single ones."""
+
+    number: int
+    """Of its round…"""
+    over: bool
+    """…and whether it was the round's last."""
+    failure: Failure | None
+    rtt_us: int | None
+    clock: Clock
+    late: bool
+    note: str
+
+
+class Prober:
+    """All probes of one process. Written by its loop's thread; `async with` is its life."""
+
+    def __init__(
+        self,
+        *,
+        rng: Random,
+        ended: Callable[[Probed, Attempt], None] | None = None,
+        changed: Callable[[Probed], None] | None = None,
+        sources: Sequence[str] = (),
+        rate: float | None = None,
+    ) -> None:
+        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did; `rate` caps attempts a second."""
+        self._rng, self._tell, self._changed, self._sources, self._rate = rng, ended, changed, tuple(sources), rate
+        self._columns = Columns()
+        self._probes: dict[Key, Probed] = {}
+        self._by_base: dict[int, Probed] = {}
+        self._bases = count(0, SLOTS)
+        self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
+        """Appointments by time; one is void once the line has another."""
+        self._order = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._factor = 1.0
+        self._armed: Seconds = 0.0
+        self._worst_late: Seconds = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._resolver = Resolver()
+        self._engine = Engine(self._done, resolver=self._resolver)
+        self._loop.add_reader(self._engine.fileno(), self._engine.turn)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._loop.remove_reader(self._engine.fileno())
+        self._engine.close()
+        self._resolver.close()
+
+    # -- what to do --------------------------------------------------------------------------------------------------------
+
+    def adopt(self, lines: Iterable[LinePlan], *, at_once: bool = False) -> None:
+        """Probe these lines from now on and no others. What stays as it was goes on undisturbed; a line that goes the same
+        way with other numbers keeps its window. `at_once`: new ones begin now, not at their place in the interval.
+        """
+        wanted = {(line.line, plan.kind): (line, plan) for line in lines for plan in line.probes}
+        gone = {key: probed for key, probed in self._probes.items() if wanted.get(key) != (probed.line, probed.plan)}
+        for key, probed in gone.items():
+            self._stop(key, probed)
+        for key, (line, plan) in wanted.items():
+            if key not in self._probes:
+                self._begin(line, plan, gone.pop(key, None), at_once=at_once)
+        for probed in gone.values():
+            probed.window.close()
+        self._pace()
+
+    def suspect(self, lines: Iterable[str]) -> None:
+        """These lines, and no others, are held for not healthy by the center."""
+        suspects = frozenset(lines)
+        for probed in self._probes.values():
+            if probed.hinted != (probed.line.line in suspects):
+                probed.hinted = not probed.hinted
+                self._reschedule(probed)
+
+    def revoke(self, since: Seconds) -> None:
+        """Take back all that ended after `since`: our own end was broken."""
+        for probed in self._probes.values():
+            probed.window.revoke(since)
+
+    # -- what is there -----------------------------------------------------------------------------------------------------
+
+    @property
+    def probes(self) -> Mapping[Key, Probed]:
+        """All of them by line and kind, in the plan's order. Not to be written."""
+        return self._probes
+
+    @property
+    def factor(self) -> float:
+        """By how much all intervals are stretched to stay within the rate; 1: not at all."""
+        return self._factor
+
+    def address(self, probed: Probed) -> str:
+        """The numeric address in use; empty while it is not known."""
+        return self._engine.address(probed.job) if probed.job else ""
+
+    def worst_late(self) -> Seconds:
+        """How late our own timers fired at worst since this was last asked."""
+        worst, self._worst_late = self._worst_late, 0.0
+        return max(worst, self._engine.counters().worst_lag_us / 1e6)
+
+    # -- plans -------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, line: LinePlan, plan: ProbePlan, before: Probed | None, *, at_once: bool) -> None:
+        base = next(self._bases)
+        jobs, error = self._jobs(line, plan, base)
+        window, is_same = self._window(line, plan, before)
+        probed = Probed(line, plan, window, base=base, jobs=jobs)
+        probed.error = error
+        if before and is_same:
+            probed.number, probed.zone, probed.hinted, probed.last = (
+                before.number,
+                before.zone,
+                before.hinted,
+                before.last,
+            )
+        self._probes[line.line, plan.kind] = self._by_base[base] = probed
+        if at_once and probed.last is None and probed.can_run:
+            now = self._loop.time()
+            # Its grid point is set half an interval on, so that the next round keeps that distance at least.
+            self._appoint(probed, tempo.Due(now, now + probed.every(self._factor) / 2))
+        else:
+            self._reschedule(probed)
+
+    def _window(self, line: LinePlan, plan: ProbePlan, before: Probed | None) -> tuple[Window, bool]:
+        """The window to go on with, and whether it is the one there was: same endpoint, same way, same question."""
+        age, alpha = max_age(plan.interval_ms / 1_000, plan.max_age_ms / 1_000), line.alpha_milli / 1_000
+        if before and before.window.shape == (plan.window, age) and _way(before.line, before.plan) == _way(line, plan):
+            before.window.alpha = alpha
+            return before.window, True
+        if before:
+            before.window.close()
+        return Window(self._columns, plan.kind, size=plan.window, age=age, alpha=alpha), False
+
+    def _jobs(self, line: LinePlan, plan: ProbePlan, base: int) -> tuple[tuple[Job, ...], str]:
+        """The jobs, or why there are none: a line that cannot be probed is reported as such, and the others go on."""
+        try:
+            if line.via != "direct":
+                raise ValueError("this agent cannot probe by way of a proxy")
+            return jobs_of(line, plan, _endpoint(line), self._sources, token=base), ""
+        except (ConfigError, ValueError) as error:
+            log.warning("probe_refused", extra={"line": line.line, "kind": plan.kind.value, "reason": str(error)})
+            return (), str(error)
+
+    def _stop(self, key: Key, probed: Probed) -> None:
+        del self._probes[key], self._by_base[probed.base]
+        probed.due = None
+        for token in probed.tokens:
+            self._engine.cancel(token)
+
+    def _pace(self) -> None:
+        """Stretch all intervals alike where the plan asks for more than our rate."""
+        if self._rate is None:
+            return
+        plans = [probed.plan for probed in self._probes.values()]
+        factor = tempo.stretch((1_000 * plan.burst / plan.interval_ms for plan in plans), self._rate)
+        if factor != self._factor:
+            log.warning("intervals_stretched", extra={"factor": round(factor, 3), "probes": len(plans)})
+            self._factor = factor
+
+    # -- time --------------------------------------------------------------------------------------------------------------
+
+    def _reschedule(self, probed: Probed) -> None:
+        """Its next round by what is known now; an earlier appointment is void."""
+        if probed.can_run:
+            every, now = probed.every(self._factor), self._loop.time()
+            self._appoint(probed, tempo.next_due(probed.place, every, probed.last, now, self._rng))
+
+    def _appoint(self, probed: Probed, due: tempo.Due) -> None:
+        probed.due = due
+        probed.skipped += due.skipped
+        heapq.heappush(self._queue, (due.at, next(self._order), due, probed))
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._queue:
+            return
+        at = self._queue[0][0] - _AHEAD
+        if self._timer is None or at < self._timer.when():
+            if self._timer:
+                self._timer.cancel()
+            self._armed = self._loop.time()
+            self._timer = self._loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        """Hand over what is due now, at most a slice of it."""
+        now, timer = self._loop.time(), self._timer
+        self._timer = None
+        if timer:
+            self._worst_late = max(self._worst_late, now - max(timer.when(), self._armed))
+        for _ in range(_SLICE):
+            if not self._queue or self._queue[0][0] > now + _AHEAD:
+                break
+            *_, due, probed = heapq.heappop(self._queue)
+            if probed.due is due:
+                self._start(probed, due, now)
+        self._arm()
+
+    def _start(self, probed: Probed, due: tempo.Due, now: Seconds) -> None:
+        every = probed.every(self._factor)
+        if now - due.grid > every:
+            due = tempo.next_due(probed.place, every, probed.last, now, self._rng)
+            probed.skipped += due.skipped
+        probed.last = due.grid
+        for job in probed.begin():
+            self._engine.start(job, at=due.at)
+        self._reschedule(probed)
+
+    # -- results -----------------------------------------------------------------------------------------------------------
+
+    def _done(  # noqa: PLR0913, PLR0917  the engine hands over scalars: an object for each result costs a fifth of the speed
+        self,
+        token: int,
+        failure: Failure | None,
+        rtt_us: int | None,
+        clock: Clock,
+        late: bool,
+        sent: int,
+        lost: int,
+        status: int,
+        note: str,
+        lateness_us: int,
+        phases: Phases | None,
+        /,
+    ) -> None:
+        slot = token % SLOTS
+        probed = self._by_base.get(token - slot)
+        if probed is None:
+            return
+        window, number = probed.window, probed.numbers[slot]
+        was_ok = window.rounds.last_ok
+        window.record(
+            self._loop.time(),
+            failure,
+            rtt_us,
+            clock=clock,
+            late=late,
+            sent=sent,
+            lost=lost,
+            status=status,
+            number=number,
+            burst=probed.plan.burst,
+        )
+        if failure is not None or late:
+            probed.error = note or _WORDS.get(failure, "answered too late")
+        if phases is not None and phases.expires is not None:
+            probed.expires = phases.expires
+        probed.lateness_us = max(probed.lateness_us, lateness_us)
+        over = probed.ended(slot)
+        if window.rounds.last_ok is not was_ok:
+            self._reschedule(probed)
+        self._opine(probed)
+        if self._tell:
+            self._tell(probed, Attempt(number, over, failure, rtt_us, clock, late, note))
+
+    def _opine(self, probed: Probed) -> None:
+        rounds = probed.window.rounds
+        zone = trust.advisory(probed.zone, rounds.known, rounds.ok)
+        if zone is not probed.zone:
+            probed.zone = zone
+            if self._changed:
+                self._changed(probed)
+
+
+_WORDS: Final[Mapping[Failure | None, str]] = {
+    Failure.TIMEOUT: "no answer",
+    Failure.REFUSED: "connection refused",
+    Failure.RESET: "connection reset",
+    Failure.UNREACHABLE: "unreachable",
+    Failure.RESOLVE: "name does not resolve",
+    Failure.TLS: "TLS failed",
+    Failure.PROXY: "the proxy refused",
+    Failure.PROTOCOL: "the peer broke its protocol",
+    Failure.STATUS: "unexpected status",
+    Failure.AGENT: "this agent could not probe",
+}
+
+
+def _way(line: LinePlan, plan: ProbePlan) -> tuple[object, ...]:
+    return line.target, line.via, line.source, line.interface, line.family, plan.options
+
+
+def _endpoint(line: LinePlan) -> Endpoint:
+    """The target with its family; a `dns://` one may leave the server to the agent (an empty host)."""
+    if line.target == OWN_SERVER:
+        return Endpoint(scheme="dns", host="", port=53)
+    endpoint = parse_target(line.target)
+    return replace(endpoint, family=line.family) if line.family else endpoint

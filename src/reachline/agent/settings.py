@@ -1,0 +1,72 @@
+"""How one agent is started. What it must do comes from the center's plan."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target
+from reachline.errors import ConfigError, Problem
+from reachline.model import Locality, Seconds
+
+__all__ = ["AgentRun", "checked"]
+
+
+class AgentRun(BaseModel):
+    """One agent's start: who it is, where it is, whom it reports to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Name = Field(description="The vantage's name: one vote, however many sources it has.")
+    centers: tuple[Bind, ...] = Field(min_length=1, description="Tried in turn: host:port or unix:/path.")
+    region: OptionalName = ""
+    zone: OptionalName = ""
+    sources: tuple[Ip, ...] = Field(
+        (), description="Own addresses that bursts alternate over; empty: the route decides."
+    )
+    token: SecretStr = Field(SecretStr(""), description="What the document's agents.<id>.token says.")
+    seed: int | None = Field(
+        None, description="Of all chance here (jitter, back-off), so that a run repeats; unset: drawn."
+    )
+    rate: Annotated[float, Field(gt=0)] = Field(
+        5_000,
+        description="Attempts a second at most; beyond it all intervals stretch alike. A core carries 28 000 bare connects.",
+    )
+    backlog: Annotated[int, Field(ge=0)] = Field(
+        8 << 20, description="Bytes of reports kept while no center answers: half an hour of 500 lines with five kinds."
+    )
+    references: tuple[Target, ...] = Field(
+        (),
+        description="Targets near this agent that always answer. While all fail, our own end is broken and results are void.",
+    )
+    attach_timeout: Seconds = Field(
+        5.0, gt=0, description="To connect and be welcomed; a center answers in milliseconds."
+    )
+    send_timeout: Seconds = Field(
+        10.0, gt=0, description="A center that takes no frame for a default heartbeat is stuck."
+    )
+
+    @property
+    def locality(self) -> Locality:
+        """Where its samples are taken."""
+        return Locality(region=self.region, zone=self.zone)
+
+
+def checked(**options: object) -> AgentRun:
+    """The settings of these options; ConfigError names every one that is wrong, as an option of the command line."""
+    try:
+        return AgentRun.model_validate(options)
+    except ValidationError as error:
+        raise ConfigError(*(_problem(found["loc"], found["msg"], found["input"]) for found in error.errors())) from None
+
+
+_OPTIONS = {"centers": "--center", "sources": "--source", "references": "--reference"}
+
+
+def _problem(place: tuple[int | str, ...], message: str, value: object) -> Problem:
+    name = str(place[0]) if place else ""
+    shown = "" if name == "token" or isinstance(value, (dict, tuple)) else repr(value)
+    return Problem(
+        place=_OPTIONS.get(name, f"--{name}"), path="", value=shown, rule=message.removeprefix("Value error, ")
+    )
