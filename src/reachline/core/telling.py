@@ -1,0 +1,104 @@
+"""An explanation as plain text for people and as a document for scripts. The edges give the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from reachline.core import words
+from reachline.core.explain import Explanation
+from reachline.model import Change, Seconds, Vote
+
+__all__ = ["Clock", "document", "text"]
+
+Clock = Callable[[int], str]
+"""A moment of the journal in local time, for people."""
+
+_INDENT = " " * 9
+_WEIGHT_ONLY = ("faults.", "policy.")
+
+
+def text(found: Explanation, clock: Clock) -> str:
+    """Plain text, the most needed first: what, why, now, next, else, before."""
+    standing = found.standing
+    ago = words.duration(found.now_ms - standing.since_ms)
+    weight = f"weight {standing.weight} of {found.base}, score {standing.score}"
+    decided = f" at {clock(found.decided_ms)}" if found.decided_ms is not None else ""
+    lines = [f"{found.line} is {words.state(standing)}; {weight}, since {clock(standing.since_ms)} ({ago})."]
+    lines += ["", f"Why    {found.rule or 'no rule'}{decided}: {found.because}.", *_cast(found.votes)]
+    lines += ["", f"Now    {found.seen}.", *_cast(found.current)]
+    lines += ["", f"Next   {_moment(found, clock)}{found.next}."]
+    lines += [f"Else   {one}." for one in found.otherwise]
+    if found.earlier:
+        lines += ["", "Before", *_earlier(found.earlier, clock)]
+    return "\n".join(lines)
+
+
+def _cast(votes: Iterable[Vote]) -> list[str]:
+    """One row for all vantages that say the same, worst first."""
+    said: dict[tuple[int, str], list[str]] = {}
+    for vote in votes:
+        said.setdefault((-vote.zone.value, f"{words.zone(vote.zone)}, {words.vote(vote)}"), []).append(vote.vantage)
+    return [f"{_INDENT}{', '.join(said[key])}: {key[1]}" for key in sorted(said)]
+
+
+def _earlier(changes: Iterable[Change], clock: Clock) -> list[str]:
+    """Newest first; a run of the same small moves of weight is one row, from its first to its last."""
+    rows = []
+    for (rule, state), run in groupby(changes, key=lambda change: (change.rule, words.state(change.after))):
+        newest, *older = run
+        if older and rule.startswith(_WEIGHT_ONLY):
+            oldest = older[-1]
+            times = f"{clock(oldest.at_ms)} … {clock(newest.at_ms)}"
+            weights = f"weight {oldest.before.weight} → {newest.after.weight} in {len(older) + 1} steps"
+            rows.append(f"{_INDENT}{times}  {rule}: {state}, {weights}")
+        else:
+            rows += [f"{_INDENT}{clock(one.at_ms)}  {rule}: {words.move(one)}" for one in (newest, *older)]
+    return rows
+
+
+def _moment(found: Explanation, clock: Clock) -> str:
+    if found.next_ms is None:
+        return ""
+    if found.next_ms <= found.now_ms:
+        return f"since {clock(found.next_ms)}: "
+    return f"{clock(found.next_ms)} (in {words.duration(found.next_ms - found.now_ms)}): "
+
+
+def document(found: Explanation, clock: Clock, unix: Callable[[int], Seconds]) -> dict[str, object]:
+    """The same as JSON: `text` for people, the numbers for scripts; times in Unix seconds, integers in their unit."""
+    standing = found.standing
+    return {
+        "line": found.line,
+        "at": unix(found.now_ms),
+        "health": standing.health.name.lower(),
+        "breaker": standing.gate.name.lower(),
+        "step": standing.step,
+        "weight": standing.weight,
+        "base": found.base,
+        "score": standing.score,
+        "since": unix(standing.since_ms),
+        "rule": found.rule,
+        "because": found.because,
+        "decided": None if found.decided_ms is None else unix(found.decided_ms),
+        "votes": [_vote(vote) for vote in found.votes],
+        "facts": {fact.name: fact.value for fact in found.facts},
+        "now": {"summary": found.seen, "votes": [_vote(vote) for vote in found.current]},
+        "next": None if found.next_ms is None else unix(found.next_ms),
+        "comes": found.next,
+        "otherwise": list(found.otherwise),
+        "earlier": [{"at": unix(one.at_ms), "rule": one.rule, "move": words.move(one)} for one in found.earlier],
+        "text": text(found, clock),
+    }
+
+
+def _vote(vote: Vote) -> dict[str, object]:
+    return {
+        "vantage": vote.vantage,
+        "zone": words.zone(vote.zone),
+        "metric": vote.metric,
+        "numerator": vote.numerator,
+        "denominator": vote.denominator,
+        "limit": vote.limit,
+        "text": words.vote(vote),
+    }
