@@ -56,14 +56,14 @@ imports: setup-dev ## the floors
 unit: setup-dev ## tests that need nothing but Python
 	$(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
 
-sim: setup-dev ## golden traces and policy vectors
-	$(PYTEST) -m sim $(ARGS)
+sim: setup-dev ## the decision rules alone: golden traces, policy vectors, properties
+	$(PYTEST) tests/core $(ARGS)
 
 e2e: setup-dev parts ## whole processes, and the console in Chromium
 	$(PYTEST) -m "e2e or browser" $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/; a warning is an error
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark that exists
 

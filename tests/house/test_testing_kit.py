@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from reachline.core.rules import Rules
 from reachline.model import Gate
-from reachline.testing import builders, parts
+from reachline.testing import bench, builders, parts
 from reachline.testing.wait import eventually, until
 
 
@@ -150,3 +151,16 @@ def test_veth_carries_packets_that_tcpdump_sees(tmp_path: Path) -> None:
 
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert wire.namespace not in names
+
+
+def test_a_benchmark_prints_a_table_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = iter([99.0, 3.0, 1.0, 2.0])
+
+    figure = bench.measured("a pick", "µs", lambda: next(values), runs=3, bound="≤ 5")
+    path = bench.finish("sdk", [figure], directory=tmp_path / "results")
+
+    assert figure[:5] == ("a pick", "µs", 2.0, 1.0, 3.0), "the first run warms up and is not counted"
+    assert "a pick       2  1 – 3  µs    ≤ 5" in capsys.readouterr().out
+    written = json.loads(path.read_text())
+    assert written["figures"][0] | {"runs": 3} == figure._asdict()
+    assert written["machine"].keys() == {"at", "cores", "python", "release", "system"}
