@@ -1,0 +1,251 @@
+"""Names, targets, proxies and listen addresses: their grammar, and the values they become. Resolves nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from reachline.doors.units import refuse
+from reachline.model import Endpoint
+
+__all__ = [
+    "MAX_NAME",
+    "Bind",
+    "Ip",
+    "Name",
+    "OptionalIp",
+    "OptionalName",
+    "Proxy",
+    "Target",
+    "derived_names",
+    "is_public",
+    "masked",
+    "parse_target",
+    "without_password",
+]
+
+MAX_NAME: Final = 63
+"""Characters of a name: what a DNS label, a Kubernetes name and a metric label value all take."""
+_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
+_HOST: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+
+_PORTS: Final = {"tcp": 0, "http": 80, "https": 443, "tls": 443, "dns": 53, "icmp": 0}
+"""Schemes a line may have, with the port meant where none is written (0: none is)."""
+_PROXIES: Final = {"socks5": 1080, "http": 8080}
+_REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]*\}")
+_USERINFO: Final = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text):
+        return text
+    raise refuse(
+        "must be a name: letters, digits, '.', '_' and '-', not first, at most 63",
+        "names become line ids, cluster/line[@origin]",
+    )
+
+
+def parse_target(text: str) -> Endpoint:
+    """The endpoint of a line's URL; PydanticCustomError says which part is wrong."""
+    parts = _split(text, "tcp://10.0.0.1:443 or https://a.example/healthz")
+    if parts.scheme not in _PORTS:
+        raise refuse(f"must begin with one of {_listed(_PORTS)}", _guess_scheme(text))
+    if parts.username is not None or parts.fragment:
+        raise refuse("takes no user, password or fragment", "credentials for HTTP probes are headers")
+    host = _host(parts)
+    port = _port(parts, text)
+    if parts.scheme == "tcp" and not port:
+        raise refuse("needs a port", f"did you mean tcp://{host}:443?")
+    if parts.scheme == "icmp" and port:
+        raise refuse("takes no port: echo requests have none", f"did you mean icmp://{host}?")
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    if path not in {"", "/"} and parts.scheme not in {"http", "https", "dns"}:
+        raise refuse(
+            f"takes no path: {parts.scheme} has none", "a path belongs to http:// or https:// (or probes.http.path)"
+        )
+    return Endpoint(
+        scheme=parts.scheme,
+        host=host,
+        port=port or _PORTS[parts.scheme],
+        path=path if path != "/" or parts.scheme.startswith("http") else "",
+        family=_family(host),
+    )
+
+
+def _target(text: str) -> str:
+    parse_target(text)
+    return text
+
+
+def _proxy(text: str) -> str:
+    if text == "direct":
+        return text
+    parts = _split(_REFERENCE.sub("x", text), "socks5://10.0.0.9:1080")
+    if parts.scheme not in _PROXIES:
+        raise refuse(f"must be direct, or begin with one of {_listed(_PROXIES)}", "http is a CONNECT proxy")
+    _host(parts)
+    if not _port(parts, text):
+        raise refuse("needs the proxy's port", f"did you mean {without_password(text)}:{_PROXIES[parts.scheme]}?")
+    if parts.path not in {"", "/"} or parts.query or parts.fragment:
+        raise refuse("takes no path: a proxy is a host and a port")
+    return text
+
+
+def _bind(text: str) -> str:
+    if text.startswith("unix:"):
+        if text == "unix:":
+            raise refuse("needs the socket's path", "unix:/run/reachline.sock")
+        return text
+    parts = _split(f"tcp://{text}", "127.0.0.1:7680")
+    _host(parts)
+    if parts.port is None or parts.path or parts.username is not None:
+        raise refuse("must be host:port or unix:/path", "127.0.0.1:7680 (port 0 takes any free one)")
+    return text
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise refuse("must be an IP address of this agent", "an interface's name belongs under interface") from None
+
+
+def _split(text: str, example: str) -> SplitResult:
+    if any(char.isspace() or not char.isprintable() for char in text):
+        raise refuse("must not hold spaces or control characters", f"write it as {example}")
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise refuse(f"is no URL: {error}", f"write it as {example}") from None
+    if not parts.netloc:
+        raise refuse("must be a URL with a scheme and a host", f"write it as {example}")
+    return parts
+
+
+def _host(parts: SplitResult) -> str:
+    try:
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if ":" in host and _family(host):
+        return host
+    looks_numeric = bool(re.fullmatch(r"[\d.]+", host))
+    if (looks_numeric and not _family(host)) or not _HOST.fullmatch(host):
+        raise refuse(
+            "must name a host: a DNS name or an IP address", "an IPv6 address stands in brackets, [2001:db8::1]"
+        )
+    return host
+
+
+def _port(parts: SplitResult, text: str) -> int:
+    try:
+        port = parts.port
+    except ValueError:
+        raise refuse("must have a port of 1…65535", "") from None
+    if port == 0:
+        raise refuse("must have a port of 1…65535", f"port 0 in {without_password(text)} reaches nothing")
+    return port or 0
+
+
+def _family(host: str) -> int:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).version
+    except ValueError:
+        return 0
+
+
+def _guess_scheme(text: str) -> str:
+    scheme = text.partition(":")[0].lower()
+    known = {
+        "ping": "icmp",
+        "udp": "dns",
+        "ssl": "tls",
+        "ws": "http",
+        "wss": "https",
+        "connect": "tcp",
+        "htttp": "http",
+    }
+    return f"did you mean {known[scheme]}://?" if scheme in known else "tcp://host:port observes any TCP service"
+
+
+def _listed(schemes: Sequence[str] | dict[str, int]) -> str:
+    return ", ".join(f"{scheme}://" for scheme in schemes)
+
+
+def masked(text: str) -> str:
+    """The same text with every user:password of a URL hidden."""
+    return _USERINFO.sub("***", text)
+
+
+def without_password(text: str) -> str:
+    """A proxy's URL as it may be shown, journalled and hashed: no password, no reference to one."""
+    parts = urlsplit(_REFERENCE.sub("x", text))
+    if parts.username is None:
+        return text
+    user = urlsplit(text).username if not _REFERENCE.search(text) else ""
+    return f"{parts.scheme}://{f'{user}@' if user else ''}{parts.netloc.rpartition('@')[2]}"
+
+
+def is_public(bind: str) -> bool:
+    """Whether a listen address can be reached from another machine. A name other than localhost may be anything: yes."""
+    if bind.startswith("unix:"):
+        return False
+    host = urlsplit(f"tcp://{bind}").hostname or ""
+    if host == "localhost":
+        return False
+    return not (_family(host) and ipaddress.ip_address(host.partition("%")[0]).is_loopback)
+
+
+class _Taken(NamedTuple):
+    host: str
+    port: int
+
+
+def derived_names(targets: Sequence[str]) -> tuple[str, ...]:
+    """Names for lines written as a plain list: the host; the next of the same host gets its port, or else a number.
+
+    Appending a line never renames those before it.
+    """
+    taken: dict[str, _Taken] = {}
+    names = []
+    for target in targets:
+        host, port = _host_and_port(target)
+        name = host if host not in taken else f"{host}-{port}"
+        if host in taken and (taken[host].port == port or name in taken):
+            name = next(
+                text for text in (f"{host}-{count}" for count in range(2, len(targets) + 2)) if text not in taken
+            )
+        taken[name] = _Taken(host, port)
+        names.append(name)
+    return tuple(names)
+
+
+def _host_and_port(target: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(target)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        host, port = "", 0
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", host).strip(".-_")[: MAX_NAME - 6]
+    return readable or "line", port
+
+
+Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
+"""A cluster's, line's, agent's or zone's name: a part of line ids."""
+Target = Annotated[str, AfterValidator(_target)]
+"""What a line reaches, as URL."""
+Proxy = Annotated[str, AfterValidator(_proxy)]
+"""How a line's connections leave: `direct` or a proxy's URL."""
+Bind = Annotated[str, AfterValidator(_bind)]
+"""Where a server listens."""
+Ip = Annotated[str, AfterValidator(_ip)]
+"""One of the agent's own addresses."""
+OptionalName = Annotated[str, AfterValidator(lambda text: text and _name(text))]
+"""A name, or empty text."""
+OptionalIp = Annotated[str, AfterValidator(lambda text: text and _ip(text))]
+"""An address, or empty text."""

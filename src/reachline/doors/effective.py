@@ -1,0 +1,190 @@
+"""What a cluster obeys in the end, and where each number comes from: default < preset < class < top-level block < cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
+
+from reachline.doors.origin import Path
+from reachline.doors.presets import CLASSES, PRESETS
+from reachline.doors.probing import Limits, RateLimit, RttLimit
+from reachline.doors.settings import CircuitBreaker, Document, Tunable
+
+__all__ = ["Effective", "Path", "effective", "key_of", "lifted", "steps"]
+
+Model = TypeVar("Model", bound=BaseModel)
+_Say = Callable[[Path], None]
+"""Notes that the layer at hand decides this key."""
+
+_DOUBLINGS: Final = 16
+"""The ceiling of the cooldown above its start, as in every preset."""
+_LONGEST: Final = 604_800.0
+"""Seconds of the longest ceiling that may be written: a week."""
+_FOLLOWS: Final = (("degraded", "exit"), ("failed", "failed_exit"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effective:
+    """A cluster's settings, whole, and for each key by its path where its value was said."""
+
+    settings: Tunable
+    sources: Mapping[Path, str]
+    paths: Mapping[Path, Path]
+    """For each key that stands in the document, the path it stands at."""
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Shares of the base weight: the trial's, then the ramp's; the last is 1."""
+        breaker = self.settings.circuit_breaker
+        written = self.is_written(("circuit_breaker", "half_open", "traffic_ratio"))
+        return steps(breaker.half_open.traffic_ratio, breaker.recovery.step_ratios, written=written)
+
+    def is_written(self, path: Path) -> bool:
+        """Whether a person wrote this key, rather than a preset or a class."""
+        return path in self.paths
+
+    def whence(self, cluster: Path, path: Path) -> Path:
+        """The document's path of what decided a key; the cluster's where nothing in the document did."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.paths:
+                return (*self.paths[path[:length]], *path[length:])
+        return cluster
+
+
+def steps(ratio: float, ladder: tuple[float, ...], *, written: bool) -> tuple[float, ...]:
+    """The ladder from the trial on. It names every step, the trial's first; a ratio that was written down replaces what
+    lies below it, and a ladder that begins above the ratio gets the trial before it.
+    """
+    if not written and ladder[0] <= ratio:
+        return ladder
+    return (ratio, *(step for step in ladder if step > ratio))
+
+
+def effective(document: Document, cluster: str) -> Effective:
+    """The merged settings of one cluster; KeyError where the document has none of that name."""
+    own = document.clusters[cluster]
+    preset = own.preset if "preset" in own.model_fields_set else document.preset
+    named = own.service_class if "service_class" in own.model_fields_set else document.service_class
+    base = Tunable()
+    ledger = _Book(document=document)
+    settings = base.model_copy(update={name: getattr(base, name) for name in Tunable.model_fields})
+    settings = _overlay(settings, PRESETS[preset], (), ledger.said_by(f"preset {preset}"))
+    if named is not None:
+        settings = _overlay(settings, CLASSES[named], (), ledger.said_by(f"class {named}"))
+    settings = _overlay(settings, lifted(document), (), ledger.written_at(()))
+    settings = _overlay(settings, lifted(own), (), ledger.written_at(("clusters", cluster)))
+    return Effective(settings=_capped(settings, ledger), sources=ledger.sources, paths=ledger.paths)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Book:
+    """Who said what, while layers are laid over each other. Written by `effective` alone."""
+
+    document: Document
+    sources: dict[Path, str] = field(default_factory=dict)
+    paths: dict[Path, Path] = field(default_factory=dict)
+
+    def said_by(self, name: str) -> _Say:
+        def say(path: Path) -> None:
+            self.sources[path] = name
+
+        return say
+
+    def written_at(self, root: Path) -> _Say:
+        def say(path: Path) -> None:
+            self.paths[path] = (*root, *path)
+            self.sources[path] = self.document.place((*root, *path))
+
+        return say
+
+
+def _capped(settings: Tunable, book: _Book) -> Tunable:
+    """Where only the cooldown is written, its ceiling stays four doublings above."""
+    breaker = settings.circuit_breaker
+    cooldown, cap = ("circuit_breaker", "cooldown_seconds"), ("circuit_breaker", "max_cooldown_seconds")
+    if cooldown not in book.paths or cap in book.paths:
+        return settings
+    book.sources[cap] = "follows cooldown_seconds"
+    longest = min(_DOUBLINGS * breaker.cooldown_seconds, _LONGEST)
+    return _with(settings, circuit_breaker=_with(breaker, max_cooldown_seconds=longest))
+
+
+def lifted(layer: Tunable) -> Tunable:
+    """The layer with what was written one level too high put where it belongs."""
+    breaker = layer.circuit_breaker
+    changed = breaker.cooldown_multiplier is not None
+    if changed:
+        half_open = _with(breaker.half_open, cooldown_multiplier=breaker.cooldown_multiplier)
+        breaker = _with(breaker, half_open=half_open)
+    if layer.recovery is not None:
+        breaker = _with(breaker, recovery=_overlay_plain(breaker.recovery, layer.recovery))
+        changed = True
+    return _with(layer, circuit_breaker=breaker) if changed else layer
+
+
+def key_of(model: type[BaseModel], name: str) -> str:
+    """A field's key as it stands in a document."""
+    return model.model_fields[name].alias or name
+
+
+def _with(model: Model, **values: object) -> Model:
+    return model.model_copy(update=values)
+
+
+def _overlay_plain(base: Model, top: BaseModel) -> Model:
+    return _with(base, **{name: getattr(top, name) for name in top.model_fields_set})
+
+
+def _overlay(base: Model, top: BaseModel, path: Path, say: _Say) -> Model:
+    """`base` with every field that was set in `top`; blocks are merged key by key."""
+    values: dict[str, object] = {}
+    for name in type(base).model_fields:
+        if name not in top.model_fields_set:
+            continue
+        here = (*path, key_of(type(base), name))
+        old, new = getattr(base, name), getattr(top, name)
+        if isinstance(old, RateLimit | RttLimit) and isinstance(new, RateLimit | RttLimit):
+            values[name] = _limit(old, new, here, say)
+        elif isinstance(new, BaseModel) and isinstance(old, BaseModel):
+            values[name] = _overlay(old, new, here, say)
+        else:
+            values[name] = new
+        say(here)
+    return _with(base, **values)
+
+
+def _limit(old: Model, new: BaseModel, path: Path, say: _Say) -> Model:
+    """A limit whose exit was not said with it moves in proportion, so that hysteresis stays what it was."""
+    values: dict[str, object] = {name: getattr(new, name) for name in new.model_fields_set}
+    for name in values:
+        say((*path, name))
+    for enter, leave in _FOLLOWS:
+        if enter in values and leave not in values:
+            values[leave] = _in_proportion(str(path[-1]), values[enter], enter, leave)
+            say((*path, leave))
+    return _with(old, **values)
+
+
+def _in_proportion(metric: str, level: object, enter: str, leave: str) -> float | None:
+    """The exit of a level by the base table's proportion of this metric."""
+    if not isinstance(level, float | int):
+        return None
+    base = getattr(Limits(), metric)
+    return float(level) * float(getattr(base, leave)) / float(getattr(base, enter))
+
+
+def rows(settings: Tunable) -> Iterator[tuple[Path, object]]:
+    """Every effective value with its path, blocks opened."""
+    yield from _rows(settings, ())
+
+
+def _rows(model: BaseModel, path: Path) -> Iterator[tuple[Path, object]]:
+    for name in type(model).model_fields:
+        value, here = getattr(model, name), (*path, key_of(type(model), name))
+        if isinstance(value, BaseModel):
+            yield from _rows(value, here)
+        elif not (isinstance(model, CircuitBreaker) and name == "cooldown_multiplier") and here != ("recovery",):
+            yield here, value

@@ -1,0 +1,71 @@
+"""Consistent sets of numbers by name: presets (how fast to act) and classes (whose idea of slow). Only what differs is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from reachline.doors.probing import IcmpProbe, Limits, Probes, RttLimit, TcpProbe, Window
+from reachline.doors.settings import CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
+
+__all__ = ["CLASSES", "PRESETS"]
+
+# `model_construct` throughout: the values are in their inner units, and only the named fields count as set.
+
+
+def _faults(decay: float, half_life: float) -> Faults:
+    return Faults.model_construct({"decay", "half_life"}, decay=decay, half_life=half_life)
+
+
+_QUICK: Final = Tunable.model_construct(
+    # Not in the table, but it follows from it: full weight 75 s after a repair needs a window that has forgotten the
+    # fault when the cooldown of 30 s ends.
+    window=Window.model_construct(alpha=0.5, max_age=30.0),
+    probes=Probes.model_construct(
+        suspect=1.0, tcp=TcpProbe.model_construct(every=2.0), icmp=IcmpProbe.model_construct(every=2.0)
+    ),
+    # A vote must be as fast as the tick that counts it.
+    judge=Judge.model_construct(tick=2.0, heartbeat=2.0),
+    patience=Patience.model_construct(degraded=2, failed=2, recover=2),
+    faults=_faults(0.25, 15.0),
+    circuit_breaker=CircuitBreaker.model_construct(
+        cooldown_seconds=30.0,
+        max_cooldown_seconds=480.0,
+        half_open=HalfOpen.model_construct(traffic_ratio=0.1, min_window_seconds=15.0, min_success_requests=100),
+        recovery=Recovery.model_construct(step_ratios=(0.1, 0.25, 0.5, 1.0), step_interval_seconds=15.0),
+    ),
+)
+
+_STABLE: Final = Tunable.model_construct(
+    window=Window.model_construct(alpha=0.2),
+    judge=Judge.model_construct(vote_share=2 / 3),
+    patience=Patience.model_construct(degraded=3, failed=5, recover=6),
+    faults=_faults(0.1, 60.0),
+    circuit_breaker=CircuitBreaker.model_construct(
+        cooldown_seconds=120.0,
+        max_cooldown_seconds=1_920.0,
+        half_open=HalfOpen.model_construct(min_window_seconds=60.0, min_success_requests=500),
+        recovery=Recovery.model_construct(
+            step_ratios=(0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), step_interval_seconds=60.0
+        ),
+    ),
+)
+
+PRESETS: Final[Mapping[str, Tunable]] = {
+    "quick_recovery": _QUICK,
+    "default": Tunable.model_construct(),
+    "high_stability": _STABLE,
+}
+
+_MUTE: Final = RttLimit.model_construct(degraded=None, exit=None, failed=None, failed_exit=None)
+
+CLASSES: Final[Mapping[str, Tunable]] = {
+    "rpc": Tunable.model_construct(
+        limits=Limits.model_construct(
+            p95=RttLimit.model_construct(degraded=0.1, exit=0.08, failed=0.3, failed_exit=0.24)
+        )
+    ),
+    "bulk": Tunable.model_construct(limits=Limits.model_construct(p95=_MUTE, ewma=_MUTE, jitter=_MUTE)),
+    # Its limits are multiples of a learned baseline, which nobody learns yet: the base table stands.
+    "long_haul": Tunable.model_construct(),
+}

@@ -1,0 +1,285 @@
+"""Settings of what is observed and how it is judged: probes, windows, limits. Every default carries its reason."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from reachline.doors.units import Duration, Share, refuse
+
+__all__ = [
+    "RATES",
+    "ROUND_TRIPS",
+    "DnsProbe",
+    "HttpProbe",
+    "IcmpProbe",
+    "Limits",
+    "Probes",
+    "RateLimit",
+    "RttLimit",
+    "Settings",
+    "TcpProbe",
+    "TlsProbe",
+    "Window",
+]
+
+RATES: Final = ("loss", "timeout", "errors")
+ROUND_TRIPS: Final = ("p95", "ewma", "jitter")
+
+
+class Settings(BaseModel):
+    """What every block of a document has in common: frozen, no unknown keys, nothing converted by guessing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False)
+
+
+def _every_or_off(value: object) -> object:
+    """`tcp: 5s` for `tcp: {every: 5s}`, `tcp: off` for `tcp: {enabled: false}`."""
+    if value is None:
+        raise refuse("is empty", "write 5s, a block, or off")
+    if value == "off" or value is False:
+        return {"enabled": False}
+    return value if isinstance(value, dict) else {"every": value}
+
+
+_Every = Annotated[Duration, Field(ge=0.1, le=86_400)]
+_Timeout = Annotated[Duration, Field(ge=0.01, le=60)]
+_Burst = Annotated[int, Field(ge=1, le=100)]
+_ENABLED: Final = "`off` in place of the block switches this kind off for the cluster."
+_TIMEOUT: Final = (
+    "From here on an answer counts as late; 1 s is the first SYN retransmission, so a lost SYN is late too."
+)
+_TAIL: Final = (
+    "Waited beyond the timeout: the second SYN retransmission falls into it, so the tail is seen as late, not as lost."
+)
+_SNI: Final = "Name sent in the handshake. Empty: the host of the URL."
+_CA: Final = "PEM file of trusted roots, at the agent. Empty: the system's."
+_Word = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=255)]
+_VERIFY: Final = "Whether a certificate that does not verify fails the probe; its expiry is read either way."
+
+
+class TcpProbe(Settings):
+    """Connects and closes. The round trip is the kernel's own (TCP_INFO)."""
+
+    enabled: bool = Field(True, description=_ENABLED)
+    every: _Every = Field(5.0, description="The source document's interval: cheap enough for every line.")
+    burst: _Burst = Field(
+        5, description="Connects a round, each from a new port: 5 give a window its minimum of samples in 25 s."
+    )
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+
+def _status(value: object) -> object:
+    """One status, a class or a range, alone or as a list, as one text: `200`, `2xx`, `200-299`."""
+    items = value if isinstance(value, list) else [value]
+    return ",".join(map(_status_item, items))
+
+
+def _status_item(value: object) -> str:
+    text = str(value).strip().lower()
+    low, dash, high = text.partition("-")
+    if text.endswith("xx") and text[:1] in "12345" and len(text) == 3:
+        low, dash, high = f"{text[0]}00", "-", f"{text[0]}99"
+    ends = (low, high) if dash else (low, low)
+    if (
+        isinstance(value, bool)
+        or not all(end.isdigit() and 100 <= int(end) <= 599 for end in ends)
+        or ends[0] > ends[1]
+    ):
+        raise refuse("must be HTTP statuses of 100…599", "write 200, 2xx, 200-399 or a list of them")
+    return f"{low}-{high}" if dash else low
+
+
+class HttpProbe(Settings):
+    """Asks for a page on a new connection and looks at the status."""
+
+    enabled: bool = Field(True, description=_ENABLED)
+    every: _Every = Field(30.0, description="The source document's interval: it costs the other side work.")
+    path: str = Field(
+        "", pattern=r"^(/[!-~]*)?$", max_length=2_000, description="Empty: the path of the line's URL, or `/`."
+    )
+    method: Literal["GET", "HEAD", "OPTIONS", "POST"] = Field("GET", description="What every server answers.")
+    expect: Annotated[str, BeforeValidator(_status, json_schema_input_type=int | str | list[int | str])] = Field(
+        "200-399",
+        description="Statuses that are ok: 200, 2xx, 200-399 or a list. Redirects are answers and are not followed.",
+    )
+    host: _Word = Field("", description="Host header. Empty: the host of the URL.")
+    headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")], SecretStr] = Field(
+        default_factory=dict,
+        description="Further request headers. Values are secrets: never shown; `${env:X}` is filled in.",
+    )
+    body: str = Field("", max_length=1_000, description="What the page must contain. Empty: anything.")
+    tls: bool | None = Field(
+        None, description="Whether to speak TLS. Unset: by scheme, and on port 443 of a tcp:// line."
+    )
+    sni: _Word = Field("", description=_SNI)
+    ca: str = Field("", max_length=1_000, description=_CA)
+    verify: bool = Field(True, description=_VERIFY)
+    burst: _Burst = Field(1, description="Requests a round: one, for the same reason as the interval.")
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+
+class TlsProbe(Settings):
+    """Times the handshake and reads the certificate. Advisory: collected and shown, never judged alone."""
+
+    enabled: bool = Field(True, description=_ENABLED)
+    every: _Every = Field(30.0, description="With HTTP; a handshake is what a probe costs most.")
+    sni: _Word = Field("", description=_SNI)
+    ca: str = Field("", max_length=1_000, description=_CA)
+    verify: bool = Field(True, description=_VERIFY)
+    burst: _Burst = Field(1, description="One handshake tells all.")
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+
+def _joined(value: object) -> object:
+    """A list of texts as one, comma-separated."""
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+class DnsProbe(Settings):
+    """Asks a name server. Advisory, except on dns:// lines, where it is what the line is judged by."""
+
+    enabled: bool = Field(True, description=_ENABLED)
+    every: _Every = Field(60.0, description="The source document's interval: names change slowly.")
+    server: _Word = Field("", description="Empty: the dns:// line itself, else the agent's own resolver.")
+    name: _Word = Field(
+        "", description="What to ask for. Empty: the path of a dns:// line, else the host of the line's URL."
+    )
+    type: str = Field("", max_length=10, description="A, AAAA, TXT … Empty: A (AAAA for an IPv6 line).")
+    expect: Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])] = Field(
+        "", description="Record data that must be among the answers, one or a list. Empty: any answer is ok."
+    )
+    rcode: str = Field("NOERROR", max_length=20, description="The answer's code that is ok.")
+    burst: _Burst = Field(1, description="A name server is shared: one query a round.")
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+
+class IcmpProbe(Settings):
+    """Echo requests. Never decides where TCP or HTTP is probed; if all three fail, degraded becomes failed."""
+
+    enabled: bool = Field(True, description=_ENABLED)
+    every: _Every = Field(5.0, description="As TCP.")
+    size: int = Field(56, ge=16, le=65_000, description="Bytes of payload: what ping sends.")
+    burst: _Burst = Field(5, description="As TCP.")
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+
+class Probes(Settings):
+    """What is sent, how often. A line gets the kinds of its scheme; a kind named here is added where it fits."""
+
+    suspect: _Every = Field(
+        2.0, description="Every judged kind's interval while its line is not healthy: recovery is seen soon."
+    )
+    tcp: Annotated[TcpProbe, BeforeValidator(_every_or_off, json_schema_input_type=TcpProbe | str)] = Field(
+        default_factory=TcpProbe, description="tcp://, http://, https:// and tls:// lines have it."
+    )
+    http: Annotated[HttpProbe, BeforeValidator(_every_or_off, json_schema_input_type=HttpProbe | str)] = Field(
+        default_factory=HttpProbe, description="http:// and https:// lines have it."
+    )
+    tls: Annotated[TlsProbe, BeforeValidator(_every_or_off, json_schema_input_type=TlsProbe | str)] = Field(
+        default_factory=TlsProbe, description="https:// and tls:// lines have it."
+    )
+    dns: Annotated[DnsProbe, BeforeValidator(_every_or_off, json_schema_input_type=DnsProbe | str)] = Field(
+        default_factory=DnsProbe, description="dns:// lines have it, at the pace of tcp."
+    )
+    icmp: Annotated[IcmpProbe, BeforeValidator(_every_or_off, json_schema_input_type=IcmpProbe | str)] = Field(
+        default_factory=IcmpProbe, description="icmp:// lines have it, at the pace of tcp."
+    )
+
+
+class Window(Settings):
+    """What an agent keeps of a line to tell how it is now."""
+
+    samples: int = Field(200, ge=20, le=10_000, description="The source document's window: P95 rests on its worst ten.")
+    max_age: Annotated[Duration, Field(ge=1, le=86_400)] = Field(
+        120.0, description="Older samples say nothing of now; without it 200 samples at 5 s would remember 16 minutes."
+    )
+    alpha: float = Field(
+        0.3, gt=0, le=1, description="Weight of the newest sample in the EWMA: the source document's default."
+    )
+
+
+def _never(value: object) -> object:
+    """`never` in place of a limit: the metric does not reach that zone."""
+    return None if value == "never" else value
+
+
+def _ignore(value: object) -> object:
+    """`loss: ignore`: the metric has no say."""
+    if value == "ignore":
+        return {"degraded": "never", "failed": "never"}
+    if not isinstance(value, dict):
+        raise refuse("must be a block or ignore", "write {degraded: …, exit: …, failed: …, failed_exit: …, samples: …}")
+    return value
+
+
+_Rate = Annotated[Annotated[Share, Field(ge=0.001, le=1)] | None, BeforeValidator(_never)]
+_Rtt = Annotated[Annotated[Duration, Field(ge=0.000_01, le=60)] | None, BeforeValidator(_never)]
+_ENTER: Final = "From here on degraded. `never`: this metric does not degrade a line."
+_EXIT: Final = "Degraded ends below this. Unset beside a changed `degraded`: moves in proportion."
+_FAILED: Final = "From here on failed. `never`: this metric does not fail a line."
+_FAILED_EXIT: Final = "Failed ends below this. Unset beside a changed `failed`: moves in proportion."
+_SAMPLES: Final = "Below this many samples the metric has no opinion."
+
+
+class RateLimit(Settings):
+    """Limits of a share of samples. The point value and the 95 % lower bound must both agree before it counts."""
+
+    degraded: _Rate = Field(None, description=_ENTER)
+    exit: _Rate = Field(None, description=_EXIT)
+    failed: _Rate = Field(None, description=_FAILED)
+    failed_exit: _Rate = Field(None, description=_FAILED_EXIT)
+    samples: int = Field(25, ge=1, le=10_000, description=_SAMPLES)
+
+
+class RttLimit(Settings):
+    """Limits of a round-trip figure."""
+
+    degraded: _Rtt = Field(None, description=_ENTER)
+    exit: _Rtt = Field(None, description=_EXIT)
+    failed: _Rtt = Field(None, description=_FAILED)
+    failed_exit: _Rtt = Field(None, description=_FAILED_EXIT)
+    samples: int = Field(20, ge=1, le=10_000, description=_SAMPLES)
+
+
+def _rate(degraded: float, leave: float, failed: float, failed_leave: float, samples: int) -> RateLimit:
+    return RateLimit(degraded=degraded, exit=leave, failed=failed, failed_exit=failed_leave, samples=samples)
+
+
+def _rtt(degraded: float, leave: float, failed: float, failed_leave: float, samples: int) -> RttLimit:
+    return RttLimit.model_construct(
+        degraded=degraded, exit=leave, failed=failed, failed_exit=failed_leave, samples=samples
+    )
+
+
+_RateBlock = Annotated[RateLimit, BeforeValidator(_ignore, json_schema_input_type=RateLimit | Literal["ignore"])]
+_RttBlock = Annotated[RttLimit, BeforeValidator(_ignore, json_schema_input_type=RttLimit | Literal["ignore"])]
+
+
+class Limits(Settings):
+    """Where each metric turns a line degraded or failed, and where it turns back. The worst metric decides."""
+
+    loss: _RateBlock = Field(
+        _rate(0.01, 0.005, 0.05, 0.03, 25),
+        description="Lost packets of those sent; fits every figure in the source document.",
+    )
+    timeout: _RateBlock = Field(
+        _rate(0.02, 0.01, 0.05, 0.03, 25), description="Late or never answered attempts; 6 % is the founding incident."
+    )
+    p95: _RttBlock = Field(
+        _rtt(0.2, 0.16, 0.5, 0.4, 20), description="95th percentile, unanswered attempts counted as slowest."
+    )
+    ewma: _RttBlock = Field(_rtt(0.15, 0.12, 0.4, 0.32, 5), description="Smoothed round trip: the trend.")
+    jitter: _RttBlock = Field(
+        _rtt(0.15, 0.12, 0.4, 0.32, 20), description="P95 - P50: what the founding incident showed first."
+    )
+    errors: _RateBlock = Field(
+        _rate(0.02, 0.01, 0.1, 0.05, 5),
+        description="HTTP errors and resets; also 2 of the newest 5 degrade and 3 of 5 fail, so that a slow probe is heard.",
+    )
