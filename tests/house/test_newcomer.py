@@ -75,7 +75,9 @@ def test_a_benchmark_that_is_not_built_says_so_by_name() -> None:
 def commands_of(page: Path) -> list[list[str]]:
     """The words of every command in the page's code blocks and code spans."""
     text = page.read_text()
-    blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = [
+        body for kind, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if kind == "sh"
+    ]
     spans = re.findall(r"`((?:make|reachline) [^`]+)`", text)
     lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
     return [
