@@ -99,20 +99,15 @@ class Board:
         name = cluster.scope.cluster
         epoch = max(self.version.epoch, cluster.version.epoch)
         self.version = Version(epoch, self.version.counter + 1)
-        numbered = tuple(Numbered(self._number(), change) for change in changes)
+        last = self._changes[-1].number if self._changes else 0
+        first = max(last + 1, epoch * _NUMBERS)
+        numbered = tuple(Numbered(first + at, change) for at, change in enumerate(changes))
+        self._changes.extend(numbered)
         if cell := self.clusters.get(name):
             cell.replace(cluster)
         else:
             self.clusters[name] = Published(cluster)
         return numbered
-
-    def _number(self) -> int:
-        last = self._changes[-1].number if self._changes else 0
-        return max(last + 1, self.version.epoch * _NUMBERS)
-
-    def decided(self, numbered: Iterable[Numbered]) -> None:
-        """Decisions become visible, oldest first."""
-        self._changes.extend(numbered)
 
     def drop(self, name: str) -> None:
         """A cluster left the document; who waits for it learns so."""
@@ -185,6 +180,10 @@ class Board:
         newest = list(islice((row for row in matching if self._is_after(row, since)), limit))
         return [view.change(row.change, number=row.number, origin=self.origin) for row in reversed(newest)]
 
+    def history(self, line: LineId) -> tuple[Change, ...]:
+        """The line's decisions that are kept, oldest first."""
+        return tuple(row.change for row in self._changes if row.change.line == line)
+
     def _is_after(self, row: Numbered, since: float) -> bool:
         # Epochs are Unix seconds, so a number is above 2**50 and no Unix time is.
         return row.number > since if since >= _NUMBERS * 2**20 else self.origin + row.change.at_ms / 1000 > since
@@ -212,9 +211,9 @@ class Board:
         at = round(self.origin + at_ms / 1000, 3)
         return {"at": at, "p50": p50, "p95": p95, "loss": loss, "timeout": timeout, "weight": weight}
 
-    def spark(self, line: LineId, points: int) -> list[tuple[float | None, float | None]]:
-        """The last points of a line's history as [p95, loss]."""
-        return [(point.p95, point.loss) for point in self.readings.history(line)[-points:]]
+    def spark(self, line: LineId, points: int) -> list[tuple[float | None, float | None, float | None]]:
+        """The last points of a line's history as [p95, loss, timeout]."""
+        return [(point.p95, point.loss, point.timeout) for point in self.readings.history(line)[-points:]]
 
     def client(self, name: str, open_lines: Iterable[LineId]) -> None:
         """A client said which of its own breakers are open now."""

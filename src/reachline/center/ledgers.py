@@ -7,6 +7,7 @@ from typing import NamedTuple
 from reachline.core.ledger import Ledger
 from reachline.core.rules import Rules, digest
 from reachline.doors import reach
+from reachline.doors.settings import Document
 from reachline.model import Line, Scope, VantageId
 
 __all__ = ["Compiled", "compiled"]
@@ -22,10 +23,10 @@ class Compiled(NamedTuple):
     def is_in_force(self, ledger: Ledger, vantages: frozenset[VantageId]) -> bool:
         """Whether the ledger already follows this."""
         same_lines = tuple(sorted(self.lines, key=lambda line: line.id)) == tuple(ledger.lines.values())
-        return same_lines and digest(self.rules) == digest(ledger.rules) and vantages == ledger.vantages
+        return same_lines and digest(self.rules) == digest(ledger.rules) and vantages == ledger.poll.vantages
 
 
-def compiled(document: reach.Document) -> dict[Scope, Compiled]:
+def compiled(document: Document) -> dict[Scope, Compiled]:
     """Every cluster of the document by its scope."""
     return {
         Scope(cluster=name): Compiled(

@@ -15,10 +15,12 @@ from reachline.center.board import Board, Cluster
 from reachline.center.hold import Hold
 from reachline.center.ledgers import Compiled
 from reachline.center.stream import Stream
-from reachline.core.ledger import Closed, Ledger
+from reachline.core.ledger import Closed, Ledger, LineView
+from reachline.core.rules import Rules
 from reachline.model import Line, LineId, Outcome, Scope, Seconds, VantageId, Version
 from reachline.store.journal import Journal
 from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.wire import view
 from reachline.wire.frame import Report
 
 __all__ = ["LOCAL", "Owner", "Principal"]
@@ -84,10 +86,10 @@ class Owner:
         self.show(vantage, known)
         return last
 
-    def show(self, vantage: VantageId, reports: Sequence[Report]) -> None:
+    def show(self, vantage: VantageId, reports: Sequence[Report], *, replayed: bool = False) -> None:
         """Readings for people only: never evidence."""
         known = self._known(vantage, reports)
-        self._board.readings.take(vantage, known, self._board.clock())
+        self._board.readings.take(vantage, known, self._board.clock(), replayed=replayed)
         self._stream.touched(LineId(row.line) for row in known)
         self._stream.agents()
 
@@ -118,6 +120,23 @@ class Owner:
         log.debug("outcomes_taken", extra={"client": client, "rows": len(known), "principal": principal})
         return last
 
+    def votes(self, line: Line) -> list[dict[str, object]]:
+        """Every vantage's newest vote on a line, for its page."""
+        now_ms = self._board.clock()
+        ledger = self._ledgers[line.scope]
+        fresh_ms = ledger.rules.quorum.fresh_ms
+        rows: list[dict[str, object]] = []
+        for vantage, ballot in ledger.view(line.id, now_ms).ballots:
+            age_ms = now_ms - ballot.received_ms
+            shown = view.vote(ballot.vote) if ballot.vote else {"vantage": vantage, "zone": view.ZONES[ballot.zone]}
+            rows.append({**shown, "age": age_ms / 1000, "fresh": age_ms <= fresh_ms, "doubt": ballot.doubt})
+        return rows
+
+    def view(self, line: LineId) -> tuple[LineView, Rules]:
+        """A line's row as it is now, and the rules it is judged by; KeyError where there is no such line."""
+        ledger = self._ledgers[self._scopes[line]]
+        return ledger.view(line, self._board.clock()), ledger.rules
+
     # -- who and what --------------------------------------------------------------------------------------------
 
     def members(self) -> None:
@@ -126,7 +145,7 @@ class Owner:
         joined = self._board.roster.members(now_ms)
         for scope, ledger in self._ledgers.items():
             wanted = self._named.get(scope) or joined
-            if ledger.vantages != wanted:
+            if ledger.poll.vantages != wanted:
                 self._append(Members(scope=scope, at_ms=now_ms, vantages=wanted))
                 ledger.members(wanted)
         self._stream.agents()
@@ -149,6 +168,12 @@ class Owner:
         log.info("document_applied", extra={"clusters": len(compiled), "principal": principal})
         self.members()
 
+    def begin(self, compiled: Mapping[Scope, Compiled]) -> None:
+        """After a start: ledgers as recovered meet the document, the journal follows them, their first snapshots are shown."""
+        self._journal.follow(self._ledgers)
+        self.reconfigure(compiled)
+        self.publish_all()
+
     def index(self, compiled: Mapping[Scope, Compiled]) -> None:
         """Which scope a line belongs to and whom the document names, for the compiled document now in force."""
         self._scopes = {line: scope for scope, ledger in self._ledgers.items() for line in ledger.lines}
@@ -156,7 +181,7 @@ class Owner:
         self._board.readings.keep(frozenset(self._scopes))
 
     def _change(self, ledger: Ledger, wanted: Compiled, now_ms: int) -> None:
-        vantages = wanted.vantages or ledger.vantages
+        vantages = wanted.vantages or ledger.poll.vantages
         if wanted.is_in_force(ledger, vantages):
             return
         record = Reconfigured(
@@ -187,7 +212,9 @@ class Owner:
         """A client has seen `version`: every version from here on is above it. False where it cannot be one of ours."""
         if version.epoch >= _HIGHEST_EPOCH:
             return False
-        if version <= self._board.version or all(version <= ledger.version for ledger in self._ledgers.values()):
+        if version <= self._board.version or all(
+            version <= ledger.snapshot().version for ledger in self._ledgers.values()
+        ):
             return True
         epoch = version.epoch + 1
         log.warning("epoch_raised", extra={"epoch": epoch, "client": str(version)})
@@ -231,7 +258,7 @@ class Owner:
         tick_ms = ledger.rules.tick_ms
         self._due[scope] = (now_ms // tick_ms + 1) * tick_ms
         if hold := self._holds.get(scope):
-            if not hold.is_over(now_ms, ledger.vantages):
+            if not hold.is_over(now_ms, ledger.poll.vantages):
                 return None
             del self._holds[scope]
             log.info("judging_resumed", extra={"cluster": scope.cluster})
@@ -255,6 +282,7 @@ class Owner:
             )
             news = self._board.publish(cluster, one.closed.changes)
             self._stream.decided((change.line for change in one.closed.changes), news)
+            self._board.counts["decisions", ""] += len(one.closed.changes)
             for change in one.closed.changes:
                 log.info(
                     "line_changed", extra={"line": change.line, "rule": change.rule, "weight": change.after.weight}

@@ -33,6 +33,8 @@ class Seen(NamedTuple):
     at_ms: int
     reading: Reading
     detail: Detail
+    replayed: bool = False
+    """From a time without a center: shown where nothing newer is known, and in no figure."""
 
 
 class Point(NamedTuple):
@@ -90,12 +92,18 @@ class Readings:
     def __init__(self) -> None:
         self._seen: dict[LineId, dict[tuple[VantageId, Kind], Seen]] = {}
         self._rings: dict[LineId, _Ring] = {}
+        self._figures: dict[LineId, tuple[int, view.Figures]] = {}
+        """Computed figures and until when they hold if nothing new arrives."""
 
-    def take(self, vantage: VantageId, reports: Iterable[Report], now_ms: int) -> None:
-        """The newest reports of one vantage replace its older ones."""
+    def take(self, vantage: VantageId, reports: Iterable[Report], now_ms: int, *, replayed: bool = False) -> None:
+        """The newest reports of one vantage replace its older ones; a replayed one only fills a hole."""
         for report in reports:
             by_vantage = self._seen.setdefault(LineId(report.line), {})
-            by_vantage[vantage, report.reading.kind] = Seen(now_ms, report.reading, report.detail)
+            key = (vantage, report.reading.kind)
+            if replayed and key in by_vantage and not by_vantage[key].replayed:
+                continue
+            by_vantage[key] = Seen(now_ms, report.reading, report.detail, replayed)
+            self._figures.pop(LineId(report.line), None)
 
     def keep(self, lines: frozenset[LineId]) -> None:
         """Lines that left the document are forgotten."""
@@ -103,6 +111,8 @@ class Readings:
             del self._seen[gone]
         for gone in self._rings.keys() - lines:
             del self._rings[gone]
+        for gone in self._figures.keys() - lines:
+            del self._figures[gone]
 
     def mark(self, line: LineId, weight: int, now_ms: int, *, fresh_ms: int, every_ms: int) -> None:
         """One more point of the line's history; `every_ms` is the distance at which they come."""
@@ -123,19 +133,29 @@ class Readings:
 
     def figures(self, line: LineId, now_ms: int, *, fresh_ms: int) -> view.Figures:
         """Pooled over the vantages heard within `fresh_ms`: rates by their counts, percentiles by merged histograms."""
-        by_kind: dict[Kind, list[Seen]] = {}
-        for (_, kind), seen in self._seen.get(line, {}).items():
-            if now_ms - seen.at_ms <= fresh_ms and not seen.reading.void:
-                by_kind.setdefault(kind, []).append(seen)
-        telling = next((kind for kind in _TELLING if kind in by_kind), None)
-        if telling is None:
-            return view.NO_FIGURES
-        # DNS is advisory: its losses say nothing about the line itself, unless it is all there is.
-        judged = [rows for kind, rows in by_kind.items() if kind is not Kind.DNS] or [by_kind[telling]]
-        return _rtts(telling, by_kind[telling])._replace(
-            loss=_worst(judged, lambda reading: (reading.lost, reading.sent)),
-            timeout=_worst(judged, lambda reading: (reading.counts.late, reading.counts.attempts)),
-        )
+        kept = self._figures.get(line)
+        if kept is not None and now_ms <= kept[0]:
+            return kept[1]
+        rows = [(kind, seen) for (_, kind), seen in self._seen.get(line, {}).items()]
+        fresh = [row for row in rows if now_ms - row[1].at_ms <= fresh_ms and not row[1].replayed]
+        figures = _pooled([row for row in fresh if not row[1].reading.void])
+        self._figures[line] = (min((seen.at_ms for _, seen in fresh), default=now_ms) + fresh_ms, figures)
+        return figures
+
+
+def _pooled(rows: Iterable[tuple[Kind, Seen]]) -> view.Figures:
+    by_kind: dict[Kind, list[Seen]] = {}
+    for kind, seen in rows:
+        by_kind.setdefault(kind, []).append(seen)
+    telling = next((kind for kind in _TELLING if kind in by_kind), None)
+    if telling is None:
+        return view.NO_FIGURES
+    # DNS is advisory: its losses say nothing about the line itself, unless it is all there is.
+    judged = [rows for kind, rows in by_kind.items() if kind is not Kind.DNS] or [by_kind[telling]]
+    return _rtts(telling, by_kind[telling])._replace(
+        loss=_worst(judged, lambda reading: (reading.lost, reading.sent)),
+        timeout=_worst(judged, lambda reading: (reading.counts.late, reading.counts.attempts)),
+    )
 
 
 def _worst(kinds: Iterable[Iterable[Seen]], of: Callable[[Reading], tuple[int, int]]) -> float | None:
@@ -198,6 +218,7 @@ def detail_row(seen: Seen) -> dict[str, object]:
     """What a line's page adds to a reading: the human detail of the same report."""
     detail = seen.detail
     return {
+        "replayed": seen.replayed,
         "p95_answered": _seconds(detail.p95_answered_us),
         "last": _seconds(detail.last_us),
         "clock": _CLOCKS[detail.clock] if 0 <= detail.clock < len(_CLOCKS) else None,

@@ -1,7 +1,7 @@
 """What changed, said once to everybody who watches: the deltas of `/api/v1/ws` and `/api/v1/stream`.
 
-Figures are gathered to one delta a second; decisions are said at once; silence is broken every two seconds, so that a
-reader who hears nothing for five knows that the center is gone.
+Figures are gathered to one delta a second; decisions are said at once; a tick each second tells who hears nothing for
+five that the center is gone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from reachline.center.live import Live
 from reachline.model import LineId, Seconds
 from reachline.wire import view
 
-__all__ = ["GATHER", "KEEP_ALIVE", "SPARK", "Stream"]
+__all__ = ["BEAT", "SPARK", "Stream"]
 
-GATHER: Final[Seconds] = 1.0
+BEAT: Final[Seconds] = 1.0
 """People do not read faster than one change a second, and browsers do not draw 500 rows faster for free."""
-KEEP_ALIVE: Final[Seconds] = 2.0
-"""Two may be lost before a page goes grey at five seconds."""
-SPARK: Final = 40
+SPARK: Final = 60
 """Points of a sparkline in the snapshot."""
 _NEWS: Final = 50
 """Decisions a snapshot carries: a page shows the newest few and asks for more."""
@@ -39,18 +37,18 @@ class Stream:
         self._news: list[Numbered] = []
         self._agents = False
         self._urgent = asyncio.Event()
-        self._some = asyncio.Event()
+        self._some = False
 
     def touched(self, lines: Iterable[LineId]) -> None:
         """Figures of these lines changed."""
         self._dirty.update(lines)
-        self._some.set()
+        self._some = True
 
     def decided(self, lines: Iterable[LineId], news: Iterable[Numbered]) -> None:
         """A publication: these lines stand differently, by these decisions."""
         self._dirty.update(lines)
         self._news.extend(news)
-        self._some.set()
+        self._some = True
         self._urgent.set()
 
     def left(self, lines: Iterable[LineId]) -> None:
@@ -62,7 +60,7 @@ class Stream:
     def agents(self) -> None:
         """An agent came, went or reported."""
         self._agents = True
-        self._some.set()
+        self._some = True
 
     def snapshot(self) -> bytes:
         """Everything, at the current revision."""
@@ -83,23 +81,31 @@ class Stream:
         return dumps(message)
 
     def flush(self) -> None:
-        """One delta to every reader with all that was gathered, even if that is nothing."""
+        """One delta to every reader with all that was gathered."""
         self.revision += 1
         if len(self.live):
             self.live.publish(dumps(self._delta()))
         self._dirty.clear()
         self._gone.clear()
         self._news.clear()
-        self._agents = False
-        self._some.clear()
+        self._agents = self._some = False
         self._urgent.clear()
 
     async def run(self) -> None:
-        """Flushes until cancelled."""
+        """Deltas and ticks until cancelled."""
+        loop = asyncio.get_running_loop()
+        beat = loop.time()
         while True:
-            if await _within(self._some, KEEP_ALIVE):
-                await _within(self._urgent, GATHER)
-            self.flush()
+            beat = max(beat + BEAT, loop.time())
+            while await _within(self._urgent, beat - loop.time()):
+                self.flush()
+            if self._some:
+                self.flush()
+            if len(self.live):
+                self.live.publish(dumps(self._tick()))
+
+    def _tick(self) -> view.LiveTick:
+        return {"type": "tick", "revision": self.revision, "version": str(self._board.version), "now": self._now()}
 
     def close(self) -> None:
         """Every reader gets what is queued and then the end."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -16,7 +16,7 @@ import uvicorn
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 
-__all__ = ["Application", "Bound", "bind", "is_loopback", "refuse_public", "serving", "split_address"]
+__all__ = ["Application", "Bound", "Identity", "bind", "serving", "split_address"]
 
 Message = MutableMapping[str, Any]
 Application = Callable[
@@ -37,6 +37,13 @@ class Bound(NamedTuple):
     url: str
 
 
+class Identity(NamedTuple):
+    """PEM files by which a server proves who it is."""
+
+    certificate: str
+    key: str
+
+
 def split_address(address: str, *, path: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[v6]:port`; ConfigError where it is neither."""
     host, colon, port = address.rpartition(":")
@@ -45,24 +52,10 @@ def split_address(address: str, *, path: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def is_loopback(host: str) -> bool:
-    """Only this machine reaches it. A name counts when it is `localhost`; any other may resolve to anything."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def refuse_public(address: str, *, path: str, is_guarded: bool, insecure: bool) -> None:
-    """ConfigError where others could reach `address` without TLS and authentication, unless the user insists."""
-    if address.startswith("unix:") or is_guarded or insecure or is_loopback(split_address(address, path=path)[0]):
-        return
-    hint = "bind 127.0.0.1, or allow it with --insecure (center.insecure: true) on a network you trust"
-    raise ConfigError(_problem(path, address, "a public address needs TLS and authentication", hint))
-
-
-def bind(address: str, *, path: str) -> Bound:
-    """A listening socket on `host:port` (port 0: any free one); ConfigError says who holds it and what to do."""
+def bind(address: str, *, path: str, scheme: str = "http") -> Bound:
+    """A listening socket on `host:port` (port 0: any free one) or `unix:/path`; ConfigError says who holds it and what to do."""
+    if address.startswith("unix:"):
+        return _bind_path(address.removeprefix("unix:"), path=path)
     host, port = split_address(address, path=path)
     try:
         family, kind, proto, _, where = socket.getaddrinfo(
@@ -80,7 +73,23 @@ def bind(address: str, *, path: str) -> Bound:
         raise ConfigError(refused_bind(error, address, path=path)) from error
     listener.setblocking(False)
     shown = f"[{host}]" if ":" in host else host
-    return Bound(listener, f"http://{shown}:{listener.getsockname()[1]}")
+    return Bound(listener, f"{scheme}://{shown}:{listener.getsockname()[1]}")
+
+
+def _bind_path(name: str, *, path: str) -> Bound:
+    """A Unix socket; a file that a killed process left there makes room, one that answers does not."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+            if asking.connect_ex(name) == errno.ECONNREFUSED:
+                Path(name).unlink()
+        listener.bind(name)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(refused_bind(error, f"unix:{name}", path=path)) from error
+    listener.setblocking(False)
+    return Bound(listener, f"unix:{name}")
 
 
 def refused_bind(error: OSError, address: str, *, path: str) -> Problem:
@@ -102,8 +111,11 @@ def _problem(path: str, value: str, rule: str, hint: str = "") -> Problem:
 
 
 @asynccontextmanager
-async def serving(app: Application, listener: socket.socket, *, grace: Seconds) -> AsyncIterator[None]:
-    """The application answers on `listener` inside the block; afterwards open requests get `grace` to end.
+async def serving(
+    app: Application, listener: socket.socket, *, grace: Seconds, identity: Identity | None = None
+) -> AsyncIterator[None]:
+    """The application answers on `listener` inside the block, over TLS with an identity; afterwards open requests get
+    `grace` to end.
 
     Signals, logging and the loop stay the caller's. The socket is closed in any case.
     """
@@ -116,11 +128,21 @@ async def serving(app: Application, listener: socket.socket, *, grace: Seconds) 
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(grace)),
+        ssl_certfile=identity.certificate if identity else None,
+        ssl_keyfile=identity.key if identity else None,
         ws="websockets-sansio",
+        ws_per_message_deflate=False,
         ws_ping_interval=20.0,
         ws_max_size=65_536,
     )
-    config.load()
+    try:
+        config.load()
+    except OSError as error:
+        listener.close()
+        where = identity.certificate if identity else ""
+        raise ConfigError(
+            _problem("center.tls", where, f"the certificate cannot be loaded ({error.strerror or error})")
+        ) from error
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from reachline.errors import RemoteProtocolError
 from reachline.model import LineId, Outcome
 
-__all__ = ["MAX_OUTCOMES", "Posted", "read_outcomes"]
+__all__ = ["MAX_OUTCOMES", "OutcomeRow", "OutcomesDocument", "Posted", "read_outcomes"]
 
 MAX_OUTCOMES: Final = 1_000
 """Rows of one posted batch: a client sends each line and service once a second, and no cluster has more lines."""
@@ -16,6 +16,28 @@ _MAX_COUNT: Final = 10**9
 """Calls in one row. More in a second is a broken client, not a fast one."""
 _MAX_TEXT: Final = 200
 """Characters of a client's, a service's or a line's name."""
+
+
+class OutcomeRow(TypedDict):
+    """Calls to one line in one second; `window` is the trial window the line's row named, 0 for none."""
+
+    line: str
+    service: NotRequired[str]
+    window: NotRequired[int]
+    ok: NotRequired[int]
+    failed: NotRequired[int]
+    late: NotRequired[int]
+    errors: NotRequired[int]
+
+
+class OutcomesDocument(TypedDict):
+    """`POST /api/v1/outcomes`; `open` names the lines whose breaker in this client is open now."""
+
+    client: str
+    cluster: str
+    service: NotRequired[str]
+    outcomes: list[OutcomeRow]
+    open: NotRequired[list[str]]
 
 
 class Posted(NamedTuple):

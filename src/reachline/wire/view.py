@@ -29,6 +29,7 @@ __all__ = [
     "GATES",
     "HEALTHS",
     "NO_FIGURES",
+    "ZONES",
     "AgentRow",
     "ChangeRow",
     "ClusterDocument",
@@ -40,6 +41,7 @@ __all__ = [
     "LinesDocument",
     "LiveDelta",
     "LiveSnapshot",
+    "LiveTick",
     "LocalRulesRow",
     "ReadingRow",
     "StandingRow",
@@ -75,7 +77,7 @@ NO_FIGURES: Final = Figures()
 
 
 class LineRow(TypedDict):
-    """One line as every list shows it. `spark` is only in snapshots of the live stream: [p95 | null, loss | null] a point."""
+    """One line as every list shows it. `spark` is only in snapshots of the live stream: [p95, loss, timeout] a point."""
 
     line: str
     cluster: str
@@ -106,7 +108,7 @@ class LineRow(TypedDict):
     jitter: float | None
     loss: float | None
     timeout: float | None
-    spark: NotRequired[list[tuple[float | None, float | None]]]
+    spark: NotRequired[list[tuple[float | None, float | None, float | None]]]
 
 
 class LinesDocument(TypedDict):
@@ -237,10 +239,7 @@ class LiveSnapshot(TypedDict):
 
 
 class LiveDelta(TypedDict):
-    """What changed since revision `after`: whole rows by line id. One a second at most, besides decisions, which come at once.
-
-    A delta with nothing in it is sent every few seconds, so that silence means that the center is gone.
-    """
+    """What changed since revision `after`: whole rows by line id. One a second at most; decisions come at once."""
 
     type: Literal["delta"]
     after: int
@@ -253,6 +252,15 @@ class LiveDelta(TypedDict):
     agents: list[AgentRow] | None
     """All agents, where one of them came, went or reported anew; None: as before."""
     panic: dict[str, str]
+
+
+class LiveTick(TypedDict):
+    """Sent every second, so that silence means that the center is gone; `revision` is that of the newest delta."""
+
+    type: Literal["tick"]
+    revision: int
+    version: str
+    now: float
 
 
 class AgentRow(TypedDict):

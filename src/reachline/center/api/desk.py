@@ -1,0 +1,32 @@
+"""What the HTTP door may see and ask for: the board to read, the owner to write through, and three questions to others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reachline.center.board import Board
+from reachline.center.owner import Owner
+from reachline.center.stream import Stream
+from reachline.doors.settings import Document
+from reachline.model import LineId, Seconds
+
+__all__ = ["Desk"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Everything an answer may rest on."""
+
+    board: Board
+    owner: Owner
+    stream: Stream
+    document: Callable[[], Document]
+    explain: Callable[[LineId, Seconds | None], Awaitable[Mapping[str, object]]]
+    """Of a known line, now or at a Unix time."""
+    journal_figures: Callable[[], Mapping[str, float]]
+    token: str = ""
+    console: Path | None = None
+    pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    """More documents under `/api/v1/`, by name: what a demo has to tell."""

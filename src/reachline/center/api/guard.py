@@ -1,0 +1,101 @@
+"""Before any route: who may ask, from which page, and how much a body may weigh. Plain ASGI, so that streams pass untouched."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reachline.center.api.refused import RefusedError
+from reachline.center.board import dumps
+from reachline.wire import view
+
+__all__ = ["MAX_BODY", "Guard"]
+
+MAX_BODY: Final = 1 << 20
+"""Bytes: a batch of 1 000 outcomes is a tenth of it."""
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""Health checks of containers and load balancers have no token, and learn nothing but yes or no."""
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Guard:
+    """Wraps the application. `token` empty: everybody who reaches the socket may ask."""
+
+    def __init__(self, app: ASGIApp, *, token: str = "") -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refused = self._refused(scope, headers)
+        if refused is None:
+            await self._app(scope, _limited(receive) if scope["type"] == "http" else receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": refused[1]})
+        else:
+            await _answer(send, *refused)
+
+    def _refused(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+        """Status, code and message of the refusal, or None."""
+        if (
+            self._token
+            and scope["path"] not in _OPEN_PATHS
+            and not _shows(headers.get("authorization", ""), self._token)
+        ):
+            return 401, "unauthorized", "this center asks for its token: Authorization: Bearer …"
+        is_write = scope["type"] == "websocket" or scope["method"] not in _READING
+        if is_write and not _is_own_page(headers):
+            return 403, "foreign_origin", "requests from another site's page are not taken"
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > MAX_BODY:
+            return 413, "too_large", f"a body of {length} bytes; at most {MAX_BODY} are taken"
+        return None
+
+
+def _shows(authorization: str, token: str) -> bool:
+    """A bearer token, or a browser's Basic password, equal to the token."""
+    kind, _, value = authorization.partition(" ")
+    shown = value.strip()
+    if kind.lower() == "basic":
+        try:
+            shown = base64.b64decode(shown, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+    return kind.lower() in ("bearer", "basic") and hmac.compare_digest(shown.encode(), token.encode())
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """No Origin (not a browser), or our own."""
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+
+
+def _limited(receive: Receive) -> Receive:
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY:
+            raise RefusedError(413, "too_large", f"a body beyond {MAX_BODY} bytes")
+        return message
+
+    return limited
+
+
+async def _answer(send: Send, status: int, code: str, message: str) -> None:
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Basic realm="Reachline", Bearer'))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": dumps(view.error(code, message))})

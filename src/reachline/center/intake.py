@@ -1,0 +1,188 @@
+"""Agents in: one stream each, Hello first, then heartbeats up and plans, hints and acknowledgements down.
+
+What a peer gets wrong ends its own stream and is counted; nobody else notices. Decides nothing about lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from reachline import __version__
+from reachline.abc import Transport
+from reachline.center.board import Board
+from reachline.center.checks import check
+from reachline.center.owner import Owner
+from reachline.center.roster import Agent, Arrival
+from reachline.center.session import SEND, Session
+from reachline.errors import RemoteProtocolError
+from reachline.model import Gate, Health, LineId, Seconds, VantageId
+from reachline.wire import frame
+from reachline.wire.frame import Bye, Heartbeat, Hello, Plan, Welcome
+
+__all__ = ["Intake"]
+
+log = logging.getLogger("reachline.center.intake")
+
+_HELLO: Final[Seconds] = 5.0
+"""A peer that connects introduces itself at once; who does not holds a stream for nothing."""
+
+
+class Intake:
+    """All agents' streams. `plan` makes an agent's plan from the document in force and the plan's number."""
+
+    def __init__(self, *, board: Board, owner: Owner, plan: Callable[[Agent, int], Plan]) -> None:
+        self._board = board
+        self._owner = owner
+        self._plan = plan
+        self._sessions: dict[VantageId, Session] = {}
+        self._number = 0
+        self._closing = ""
+
+    async def attached(self, transport: Transport, peer: str) -> None:
+        """One stream, from Hello to its end; whatever ends it, only this stream ends."""
+        try:
+            frames = transport.frames()
+            hello = await self._introduced(frames)
+            if refused := self._closing or self._board.roster.refusal(hello):
+                await self._refuse(transport, hello, refused)
+                return
+            await self._serve(transport, frames, hello)
+        except RemoteProtocolError as error:
+            self._refused("malformed", peer, str(error))
+        except (ConnectionError, TimeoutError) as error:
+            log.info("agent_lost", extra={"peer": peer, "reason": str(error) or type(error).__name__})
+
+    async def _introduced(self, frames: AsyncIterator[bytes]) -> Hello:
+        async with asyncio.timeout(_HELLO):
+            data = await anext(frames, b"")
+        first = frame.decode(data)
+        if not isinstance(first, Hello):
+            raise RemoteProtocolError(f"the first frame must be a hello, not a {type(first).__name__.lower()}")
+        return first
+
+    async def _refuse(self, transport: Transport, hello: Hello, reason: str) -> None:
+        self._refused("hello", hello.agent, reason)
+        welcome = Welcome(release=__version__, epoch=self._board.version.epoch, refused=reason)
+        await transport.send(frame.encode(welcome), SEND)
+
+    def _refused(self, kind: str, peer: str, reason: str) -> None:
+        self._board.counts["frames_refused", kind] += 1
+        log.warning("frame_refused", extra={"kind": kind, "peer": peer, "reason": reason})
+
+    async def _serve(self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello) -> None:
+        await transport.send(frame.encode(Welcome(release=__version__, epoch=self._board.version.epoch)), SEND)
+        session = self._begin(transport, hello)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                speaking = tasks.create_task(self._speak(session), name=f"speak {session.agent.id}")
+                listening = tasks.create_task(self._listen(session, frames), name=f"listen {session.agent.id}")
+                await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
+                if not speaking.done() and not session.is_clean:
+                    await asyncio.wait((speaking,), timeout=SEND)
+                speaking.cancel()
+                listening.cancel()
+        finally:
+            self._end(session)
+
+    def _begin(self, transport: Transport, hello: Hello) -> Session:
+        self._number += 1
+        agent = self._board.roster.attach(hello, self._number, self._board.clock())
+        session = Session(agent, self._number, transport)
+        if older := self._sessions.get(agent.id):
+            older.end(f"another agent attached as {agent.id}")
+        self._sessions[agent.id] = session
+        self._give_plan(session)
+        self._owner.members()
+        log.info("agent_attached", extra={"agent": agent.id, "release": agent.release, "boot": agent.boot})
+        return session
+
+    def _end(self, session: Session) -> None:
+        agent = session.agent
+        if self._sessions.get(agent.id) is session:
+            del self._sessions[agent.id]
+        self._board.roster.detach(agent, session.number, is_clean=session.is_clean)
+        self._owner.members()
+        log.info("agent_detached", extra={"agent": agent.id, "is_clean": session.is_clean})
+
+    async def _speak(self, session: Session) -> None:
+        try:
+            await session.speak(self._owner.durable)
+        except (ConnectionError, TimeoutError, RemoteProtocolError) as error:
+            log.info("agent_unreachable", extra={"agent": session.agent.id, "reason": str(error)})
+
+    async def _listen(self, session: Session, frames: AsyncIterator[bytes]) -> None:
+        """Until the agent says Bye, ends or breaks the stream."""
+        reason = "the stream is over"
+        try:
+            async for data in frames:
+                message = frame.decode(data)
+                match message:
+                    case Heartbeat():
+                        self._heartbeat(session, message)
+                    case Bye():
+                        session.is_clean = True
+                        break
+                    case _:
+                        raise RemoteProtocolError(f"a {type(message).__name__.lower()} is not for a center")
+        except RemoteProtocolError as error:
+            reason = str(error)
+            self._refused("malformed", session.agent.id, reason)
+        except (ConnectionError, TimeoutError) as error:
+            log.info("agent_lost", extra={"agent": session.agent.id, "reason": str(error)})
+        session.end(reason)
+
+    def _heartbeat(self, session: Session, heartbeat: Heartbeat) -> None:
+        check(heartbeat)
+        agent, counts = session.agent, self._board.counts
+        if heartbeat.agent != agent.id or heartbeat.boot != agent.boot:
+            raise RemoteProtocolError(f"heartbeat of {heartbeat.agent!r} on the stream of {agent.id!r}")
+        arrival = self._board.roster.heard(agent, session.number, heartbeat, self._board.clock())
+        counts["heartbeats", arrival.value] += 1
+        record = 0
+        if arrival is Arrival.NEW and heartbeat.replayed:
+            counts["heartbeats_replayed", ""] += 1
+            self._owner.show(agent.id, heartbeat.reports, replayed=True)
+        elif arrival is Arrival.NEW:
+            part, parts = heartbeat.part
+            record = self._owner.report(agent.id, heartbeat.reports, doubt=heartbeat.doubt, ends_round=part == parts)
+        session.received(heartbeat.sequence, record)
+
+    def replan(self) -> None:
+        """A new document: every agent gets its new plan."""
+        for session in self._sessions.values():
+            self._give_plan(session)
+
+    def _give_plan(self, session: Session) -> None:
+        self._number += 1
+        plan = self._plan(session.agent, self._number)
+        session.agent.lines = len(plan.lines)
+        session.plan(plan)
+        session.hint(self._suspects())
+
+    def hint(self) -> None:
+        """A publication: agents look more often at lines that are not healthy."""
+        suspects = self._suspects()
+        for session in self._sessions.values():
+            session.hint(suspects)
+
+    def _suspects(self) -> list[LineId]:
+        return sorted(
+            standing.line
+            for cell in self._board.cells()
+            for standing in cell.value.snapshot.standings
+            if standing.gate is not Gate.CLOSED or standing.health in (Health.DEGRADED, Health.UNHEALTHY)
+        )
+
+    def end(self, id_: VantageId, reason: str) -> None:
+        """One agent is told to go."""
+        if session := self._sessions.get(id_):
+            session.end(reason)
+
+    def close(self, reason: str) -> None:
+        """Every agent is told, and nobody new is let in."""
+        self._closing = reason
+        for session in self._sessions.values():
+            session.end(reason)

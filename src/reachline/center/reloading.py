@@ -1,0 +1,70 @@
+"""The document in force, and its next one: read again when its file changes, swapped whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reachline.center.board import Board
+from reachline.doors import reach
+from reachline.doors.settings import Document
+from reachline.errors import ConfigError
+from reachline.net import reload
+
+__all__ = ["Documents", "digest"]
+
+log = logging.getLogger("reachline.center")
+
+
+def digest(document: Document) -> str:
+    """Sixteen hex digits that name a document's meaning; secrets are not in it."""
+    return hashlib.blake2b(document.model_dump_json().encode(), digest_size=8).hexdigest()
+
+
+class Documents:
+    """One cell with the document in force. Written by its own task."""
+
+    def __init__(self, document: Document, source: Path | None, environ: Mapping[str, str], board: Board) -> None:
+        self.current = document
+        self.apply: Callable[[Document], None] = lambda _: None
+        """Makes a new document the one that agents and ledgers follow."""
+        self._source = source
+        self._environ = environ
+        self._board = board
+
+    async def run(self) -> None:
+        """Follows the file until cancelled; returns at once where there is none."""
+        if self._source is None:
+            return
+        async for text in reload.watch(self._source):
+            self.take(text)
+
+    def take(self, text: str) -> bool:
+        """Another text of the document: in force within a tick, or refused with all its problems."""
+        status = self._board.config
+        try:
+            document = reach.read(text, name=str(self._source or ""), environ=self._environ)
+        except ConfigError as error:
+            problems = tuple(map(str, error.problems))
+            self._board.config = status._replace(is_current=False, problems=problems, attempts=status.attempts + 1)
+            self._board.counts["reloads", "refused"] += 1
+            log.warning("document_refused", extra={"problems": len(problems), "first": problems[0]})
+            return False
+        restart = reach.changes(self.current, document)
+        self.current = document
+        self.apply(document)
+        self._board.config = status._replace(
+            digest=digest(document),
+            loaded=round(time.time(), 3),
+            is_current=True,
+            problems=(),
+            restart=tuple(sorted({*status.restart, *restart})),
+            attempts=status.attempts + 1,
+        )
+        self._board.counts["reloads", "applied"] += 1
+        if restart:
+            log.warning("restart_needed", extra={"keys": ", ".join(restart)})
+        return True

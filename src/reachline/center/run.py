@@ -1,0 +1,230 @@
+"""The role: one asyncio process that judges what agents report and publishes it. Ends when `stop` is set.
+
+Start: sockets are taken first (a taken port is a usage error), then the journal; ledgers go on where they stood; the first
+snapshots are published before anybody is answered. End: agents and readers are told, the journal is flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import grpc
+
+from reachline.center.api.app import application
+from reachline.center.api.desk import Desk
+from reachline.center.board import Board, ConfigStatus
+from reachline.center.explained import Explainer
+from reachline.center.hold import Hold
+from reachline.center.intake import Intake
+from reachline.center.ledgers import Compiled, compiled
+from reachline.center.owner import Owner
+from reachline.center.reloading import Documents, digest
+from reachline.center.roster import Agent, Expected, Roster
+from reachline.center.stream import Stream
+from reachline.core.ledger import Ledger
+from reachline.doors import reach
+from reachline.doors.settings import Document
+from reachline.errors import ConfigError, Problem
+from reachline.model import Locality, Scope, Seconds, VantageId, Version
+from reachline.net import http, rpc
+from reachline.store.journal import Journal, Recovered, recover
+from reachline.wire.frame import Plan
+
+__all__ = ["Options", "Started", "run"]
+
+log = logging.getLogger("reachline.center")
+
+_GRACE: Final[Seconds] = 1.0
+"""For agents and readers to take their goodbye; the whole end stays below five seconds."""
+
+
+class Started(NamedTuple):
+    """Where a started center is reached."""
+
+    http: str
+    grpc: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a start adds to the document."""
+
+    source: Path | None = None
+    """The document's file, watched for changes; None: it never changes."""
+    console: Path | None = None
+    """Directory of the console's files."""
+    also: Sequence[str] = ()
+    """Further addresses for agents, e.g. `unix:/run/reachline.sock`."""
+    insecure: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """For `${env:X}` when the document is read again."""
+    pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    """More documents under `/api/v1/`, by name."""
+
+
+class _Parts(NamedTuple):
+    board: Board
+    stream: Stream
+    owner: Owner
+    intake: Intake
+    documents: Documents
+
+
+async def run(
+    document: Document, options: Options, *, stop: asyncio.Event, ready: Callable[[Started], None] = lambda _: None
+) -> None:
+    """Serves until `stop` is set; ConfigError where an address or the journal cannot be had. `ready` is called once it answers."""
+    reach.refuse_exposed(document, insecure=options.insecure)
+    async with AsyncExitStack() as stack:
+        bound = _bind(document)
+        stack.callback(bound.socket.close)
+        journal = Journal.open(
+            document.center.journal, keep_age=document.center.journal_keep, keep_bytes=document.center.journal_size
+        )
+        stack.push_async_callback(asyncio.to_thread, journal.close)
+        parts = _assemble(document, options, journal)
+        grpc_at = await stack.enter_async_context(_agents_served(document, options, parts))
+        desk = _desk(document, options, journal, parts)
+        identity = _identity(document)
+        await stack.enter_async_context(http.serving(application(desk), bound.socket, grace=_GRACE, identity=identity))
+        started = Started(bound.url, grpc_at)
+        log.info("center_started", extra={"http": started.http, "grpc": ", ".join(grpc_at), "epoch": journal.epoch})
+        await _serve(parts, stop, lambda: ready(started))
+    log.info("center_stopped")
+
+
+async def _serve(parts: _Parts, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(parts.owner.run(), name="owner"),
+            tasks.create_task(parts.stream.run(), name="stream"),
+            tasks.create_task(parts.documents.run(), name="documents"),
+        ]
+        ready()
+        try:
+            await stop.wait()
+        finally:
+            parts.intake.close("the center stops")
+            parts.board.close()
+            parts.stream.close()
+            for task in running:
+                task.cancel()
+
+
+def _bind(document: Document) -> http.Bound:
+    scheme = "https" if document.center.tls else "http"
+    return http.bind(document.center.http, path="center.http", scheme=scheme)
+
+
+def _identity(document: Document) -> http.Identity | None:
+    tls = document.center.tls
+    return http.Identity(tls.certificate, tls.key) if tls else None
+
+
+def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
+    """All parts, with ledgers that go on where the journal ends."""
+    clock, wanted = journal.timeline(), compiled(document)
+    now_ms = clock()
+    recovered = recover(document.center.journal)
+    roster = Roster(_expected(document))
+    config = ConfigStatus(name=str(options.source or ""), digest=digest(document), loaded=round(time.time(), 3))
+    board = Board(clock=clock, origin=time.time() - now_ms / 1000, roster=roster, config=config)
+    board.version = Version(max(journal.epoch, recovered.version.epoch + 1), 0)
+    stream = Stream(board)
+    ledgers = _ledgers(wanted, recovered, board, now_ms)
+    holds = {scope: Hold(since_ms=now_ms) for scope in ledgers if scope in recovered.ledgers}
+    owner = Owner(board=board, stream=stream, journal=journal, ledgers=ledgers, holds=holds)
+    owner.begin(wanted)
+    documents = Documents(document, options.source, options.environ, board)
+
+    def plan(agent: Agent, number: int) -> Plan:
+        return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number)
+
+    intake = Intake(board=board, owner=owner, plan=plan)
+    owner.published = intake.hint
+
+    def apply(document: Document) -> None:
+        for gone in roster.expect(_expected(document)):
+            intake.end(gone, "the document no longer names this agent")
+        owner.reconfigure(compiled(document))
+        intake.replan()
+
+    documents.apply = apply
+    return _Parts(board, stream, owner, intake, documents)
+
+
+def _ledgers(wanted: Mapping[Scope, Compiled], recovered: Recovered, board: Board, now_ms: int) -> dict[Scope, Ledger]:
+    """A ledger for every cluster: recovered with its rows and the new epoch, or new."""
+    found = {}
+    for scope, cluster in wanted.items():
+        ledger = recovered.ledgers.get(scope)
+        if ledger is None:
+            members = cluster.vantages
+            ledger = Ledger(scope, cluster.lines, cluster.rules, vantages=members, version=board.version, now_ms=now_ms)
+        else:
+            board.roster.adopt(ledger.poll.vantages if not cluster.vantages else (), now_ms)
+            ledger.rebase(board.version)
+        found[scope] = ledger
+    return found
+
+
+def _expected(document: Document) -> dict[VantageId, Expected]:
+    return {
+        VantageId(name): Expected(
+            Locality(region=agent.locality.region, zone=agent.locality.zone, sub_zone=agent.locality.sub_zone),
+            agent.token.get_secret_value() if agent.token else "",
+        )
+        for name, agent in document.agents.items()
+    }
+
+
+@asynccontextmanager
+async def _agents_served(document: Document, options: Options, parts: _Parts) -> AsyncIterator[tuple[str, ...]]:
+    """Agents are let in inside the block; afterwards they have a moment to go."""
+    addresses = (document.center.grpc, *options.also)
+    server = await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document))
+    try:
+        yield tuple(_shown(address, port) for address, port in zip(addresses, server.ports, strict=True))
+    finally:
+        await server.close(_GRACE)
+
+
+def _shown(address: str, port: int) -> str:
+    """The address with its real port, for one that asked for any."""
+    return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _credentials(document: Document) -> grpc.ServerCredentials | None:
+    tls = document.center.tls
+    if tls is None:
+        return None
+    try:
+        pair = (Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes())
+        roots = Path(tls.client_ca).read_bytes() if tls.client_ca else None
+    except OSError as error:
+        rule = f"cannot be read ({error.strerror})"
+        raise ConfigError(Problem(place="tls", path="center.tls", value=str(error.filename), rule=rule)) from error
+    return grpc.ssl_server_credentials([pair], root_certificates=roots, require_client_auth=roots is not None)
+
+
+def _desk(document: Document, options: Options, journal: Journal, parts: _Parts) -> Desk:
+    token = document.center.token
+    explainer = Explainer(board=parts.board, owner=parts.owner, journal=Path(document.center.journal))
+    return Desk(
+        board=parts.board,
+        owner=parts.owner,
+        stream=parts.stream,
+        document=lambda: parts.documents.current,
+        explain=explainer.explain,
+        journal_figures=lambda: {"lost_records_total": journal.lost},
+        token=token.get_secret_value() if token else "",
+        console=options.console,
+        pages=options.pages,
+    )

@@ -1,0 +1,84 @@
+"""What is to be said to one agent: the newest plan, the newest hint, the highest acknowledgement. Never a growing queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from reachline.abc import Transport
+from reachline.center.roster import Agent
+from reachline.model import Seconds
+from reachline.wire import frame
+from reachline.wire.frame import Ack, Bye, Hint, Plan
+
+__all__ = ["SEND", "Session"]
+
+SEND: Final[Seconds] = 10.0
+"""An agent that takes no frame for a default heartbeat is gone or stuck; its stream is better opened anew."""
+
+
+class Session:
+    """One agent's stream. The owner's loop writes it; `speak` empties it."""
+
+    def __init__(self, agent: Agent, number: int, transport: Transport) -> None:
+        self.agent = agent
+        self.number = number
+        self.is_clean = False
+        """The agent said Bye."""
+        self._transport = transport
+        self._lines: frozenset[str] = frozenset()
+        self._plan: Plan | None = None
+        self._hint: tuple[str, ...] = ()
+        self._hinted: tuple[str, ...] | None = ()
+        self._received: tuple[int, int] | None = None
+        self._ended = ""
+        self._wake = asyncio.Event()
+
+    def plan(self, plan: Plan) -> None:
+        """Replaces a plan that was not sent yet; the hint is said again after it."""
+        self._plan = plan
+        self._lines = frozenset(line.line for line in plan.lines)
+        self._hinted = None
+        self._wake.set()
+
+    def hint(self, suspects: Sequence[str]) -> None:
+        """Which lines to look at more often, as far as this agent watches them."""
+        self._hint = tuple(line for line in suspects if line in self._lines)
+        if self._hint != self._hinted:
+            self._wake.set()
+
+    def received(self, sequence: int, record: int) -> None:
+        """Everything up to `sequence` is in the journal once record number `record` is."""
+        self._received = (sequence, record)
+        self._wake.set()
+
+    def end(self, reason: str) -> None:
+        """Says Bye with the first reason given, and ends the stream."""
+        self._ended = self._ended or reason
+        self._wake.set()
+
+    async def speak(self, durable: Callable[[int], Awaitable[bool]]) -> None:
+        """Sends what is to be said until the stream is to end; ConnectionError or TimeoutError when the agent is gone."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._say()
+            if received := self._received:
+                self._received = None
+                if await durable(received[1]):
+                    await self._send(Ack(sequence=received[0]))
+            if self._ended:
+                await self._send(Bye(reason=self._ended))
+                return
+
+    async def _say(self) -> None:
+        if plan := self._plan:
+            self._plan = None
+            await self._send(plan)
+        if self._hint != self._hinted:
+            self._hinted = self._hint
+            await self._send(Hint(suspects=self._hint))
+
+    async def _send(self, message: frame.Frame) -> None:
+        await self._transport.send(frame.encode(message), SEND)
