@@ -10,8 +10,8 @@ let library = null;
 /** The library, loaded once; null when it is not there. */
 export async function charts() {
   if (library === null) {
-    library = import("/console/vendor/uPlot.esm.js").then((module) => {
-      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/console/vendor/uPlot.min.css" }));
+    library = import("./vendor/uPlot.esm.js").then((module) => {
+      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("vendor/uPlot.min.css", import.meta.url).href }));
       return module.default;
     }, () => null);
   }

@@ -18,7 +18,6 @@ export class Feed {
   #wait = FIRST_WAIT;
   #timer = 0;
   #revision = -1;
-  #behind = 0;
   #begunAt = -Infinity;
   #heardAt = -Infinity;
   #serverNow = null;
@@ -68,22 +67,14 @@ export class Feed {
     this.#serverNow = message.now;
     if (message.type === "snapshot") {
       this.#wait = FIRST_WAIT;
-      this.#behind = 0;
       this.#revision = message.revision;
       this.#on.snapshot(message);
-    } else if (message.type === "delta" && message.revision > this.#revision) {
+    } else if (message.type === "delta") {
+      // A delta that does not follow on what we hold was preceded by one that we never got: begin again.
+      if (message.after !== this.#revision) return this.connect();
       this.#revision = message.revision;
       this.#on.delta(message);
-    } else if (message.type === "tick") {
-      this.#check(message.revision);
-      this.#on.tick(message);
-    }
-  }
-
-  /** A tick that names a revision we never got, twice running, means a delta was lost: begin again. */
-  #check(revision) {
-    this.#behind = revision > this.#revision ? this.#behind + 1 : 0;
-    if (this.#behind >= 2) this.connect();
+    } else if (message.type === "tick") this.#on.tick(message);
   }
 
   #lost() {

@@ -66,9 +66,16 @@ function freshness() {
   document.body.toggleAttribute("data-stale", stale);
   at("freshness").dataset.state = stale ? "stale" : known ? "live" : "connecting";
   const age = duration(feed.age / 1000);
-  say(at("freshness-text"), stale ? `data is ${age} old` : known ? `live · version ${store.version}` : "connecting…");
+  say(at("freshness-text"), stale ? `data is ${age} old` : known ? `live · ${vantages()} · version ${store.version}` : "connecting…");
   at("stale").hidden = !stale;
   if (stale) say(at("stale"), `The center does not answer. What you see is ${age} old; this page comes back by itself.`);
+}
+
+/** "3 vantages", or "2 of 3 vantages" while one does not report. */
+function vantages() {
+  const all = store.agents.length;
+  const here = store.agents.filter((agent) => agent.state === "attached").length;
+  return `${here === all ? all : `${here} of ${all}`} vantage${all === 1 ? "" : "s"}`;
 }
 
 function second() {

@@ -9,6 +9,11 @@ const CARDS = 6;
 const INCIDENTS = 4;
 /** Lines a bar can name one by one. */
 const PARTS = 8;
+/** Why a cluster's ordinary rules are suspended, in words. */
+const PANICS = {
+  fail_open: "every line is open: the least bad one carries all (fail-open)",
+  last_line: "the last closed line is held, though it is judged failed",
+};
 /** A drawing a second is as fast as people read. */
 const EVERY = 900;
 
@@ -82,12 +87,15 @@ export class Overview {
       const count = h("span", { class: "count" });
       const bar = h("div", { class: "share" });
       const counts = h("p", { class: "counts" });
-      const root = h("article", { class: "card", "aria-label": `Cluster ${name}` }, h("h2", {}, name, " ", count), bar, counts);
-      this.#cards.set(name, (card = { root, count, bar, counts, parts: "" }));
+      const panic = h("p", { class: "panic" });
+      const root = h("article", { class: "card", "aria-label": `Cluster ${name}` }, h("h2", {}, name, " ", count), bar, counts, panic);
+      this.#cards.set(name, (card = { root, count, bar, counts, panic, parts: "" }));
       this.#clusters.insertBefore(root, this.#clusters.querySelector(".more"));
     }
     say(card.count, lines.length === 1 ? "1 line" : `${lines.length} lines`);
     say(card.counts, tally(lines));
+    const panic = this.#store.panic[name];
+    say(card.panic, panic ? `⚠ ${PANICS[panic] ?? panic}` : "");
     const parts = divided(lines);
     const drawn = JSON.stringify(parts);
     if (drawn !== card.parts) { card.parts = drawn; drawParts(card.bar, parts); }

@@ -15,6 +15,10 @@ export class Store {
     this.lastChange = new Map();
     /** @type {object[]} newest last */
     this.changes = [];
+    /** @type {object[]} every agent the center knows or expects */
+    this.agents = [];
+    /** @type {Record<string, string>} cluster -> why its ordinary rules are suspended */
+    this.panic = {};
     this.version = "";
     this.revision = -1;
   }
@@ -27,6 +31,7 @@ export class Store {
       delete line.spark;
     }
     for (const id of this.sparks.keys()) if (!this.lines.has(id)) this.sparks.delete(id);
+    this.learn(message.changes ?? []);
     this.#arrived(message);
   }
 
@@ -69,6 +74,8 @@ export class Store {
   }
 
   #arrived(message) {
+    this.agents = message.agents ?? this.agents;
+    this.panic = message.panic ?? {};
     this.version = message.version;
     this.revision = message.revision;
   }

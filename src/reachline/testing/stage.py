@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -69,6 +69,8 @@ class Stage:
         self._server: uvicorn.Server | None = None
         self.demo: Row | None = None
         """The answer of `/api/v1/demo`; None is 404."""
+        self.agents: list[Row] = [{"agent": f"edge-{number}", "state": "attached", "age": 0.5} for number in (1, 2, 3)]
+        self.panic: dict[str, str] = {}
         self.is_silent = False
         """True: sockets stay open and say nothing, as when the center hangs."""
 
@@ -120,7 +122,18 @@ class Stage:
 
     def _publish(self, rows: Sequence[Row], changes: Sequence[Row]) -> None:
         self._revision += 1
-        self._say({"type": "delta", **self._stamp(), "lines": rows, "gone": [], "changes": changes})
+        self._say(
+            {
+                "type": "delta",
+                **self._stamp(),
+                "after": self._revision - 1,
+                "lines": rows,
+                "gone": [],
+                "changes": changes,
+                "agents": None,
+                "panic": self.panic,
+            }
+        )
 
     def _stamp(self) -> Row:
         return {"revision": self._revision, "version": f"{self._epoch}.{self._revision}", "now": time.time()}
@@ -139,7 +152,8 @@ class Stage:
         self._server = uvicorn.Server(config)
         ticking = asyncio.create_task(self._tick())
         serving = asyncio.create_task(self._server.serve())
-        await until(lambda: self._server is not None and self._server.started, what="uvicorn's start")
+        server = self._server
+        await until(lambda: server.started, what="uvicorn's start")
         self._port = self._server.servers[0].sockets[0].getsockname()[1]
         started.set()
         await serving
@@ -152,7 +166,6 @@ class Stage:
 
     def _app(self) -> Starlette:
         api = [
-            Route("/", lambda _: FileResponse(self._assets / "index.html")),
             Route("/healthz", lambda _: JSONResponse({"ok": True})),
             Route("/api/v1/lines", self._lines),
             Route("/api/v1/lines/{line:path}", self._line),
@@ -160,7 +173,7 @@ class Stage:
             Route("/api/v1/explain/{line:path}", self._explain),
             Route("/api/v1/demo", self._demo),
             WebSocketRoute("/api/v1/ws", self._socket),
-            Mount("/console", StaticFiles(directory=self._assets)),
+            Mount("/", StaticFiles(directory=self._assets, html=True)),
         ]
         return Starlette(routes=api, middleware=[Middleware(BaseHTTPMiddleware, dispatch=_with_policy)])
 
@@ -187,7 +200,8 @@ class Stage:
         reader: asyncio.Queue[str] = asyncio.Queue()
         self._readers.add(reader)
         try:
-            snapshot = {"type": "snapshot", **self._stamp(), "lines": list(self._rows.values())}
+            rest = {"changes": self._changes[-50:], "agents": self.agents, "panic": self.panic}
+            snapshot = {"type": "snapshot", **self._stamp(), "lines": list(self._rows.values()), **rest}
             await socket.send_text(json.dumps(snapshot))
             while True:
                 await socket.send_text(await reader.get())
