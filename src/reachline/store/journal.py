@@ -25,7 +25,7 @@ from reachline.errors import JournalError, LocalProtocolError
 from reachline.model import Scope, Seconds
 from reachline.store.records import Gap, Opened, Record, Ticked
 from reachline.store.recover import Recovered, recover
-from reachline.store.segment import ROOT, Meta, Resume, Segment, SegmentWriter, Stored, create, listed, settle
+from reachline.store.segment import ROOT, Meta, Resume, Segment, SegmentWriter, Stored, create, listed, settle, size_of
 from reachline.store.writer import Cut, Entry, Keep, Mark, Writer
 
 __all__ = ["Frozen", "Journal", "Recovered", "recover"]
@@ -109,6 +109,18 @@ class Journal:
         """Records lost to refused writes since the journal was opened."""
         return self._writer.lost
 
+    def figures(self) -> dict[str, float]:
+        """What there is to watch: `alarm` (1 while records are refused), `lost`, `waiting`, `committed`, `segments`, `bytes`."""
+        paths = listed(self._writer.directory)
+        return {
+            "alarm": float(bool(self.alarm)),
+            "lost": float(self.lost),
+            "waiting": float(self._writer.waiting),
+            "committed": float(self._writer.committed),
+            "segments": float(len(paths)),
+            "bytes": float(sum(map(size_of, paths))),
+        }
+
     def timeline(self) -> Callable[[], int]:
         """The journal's clock: ms since its epoch, monotonic, never behind anything recorded, blind to wall steps."""
         start_ms, start_ns = self._start_ms, self._start_ns
@@ -170,7 +182,7 @@ class Journal:
             self._cut(at_ms, continues=True)
         elif self._ledgers and at_ms >= self._mark_ms:
             frozen = self._freeze(at_ms)
-            self._writer.put(Mark(Resume(self._next - 1, frozen)))
+            self._writer.put(Mark(Resume(self._next - 1, at_ms, frozen)))
 
     def _freeze(self, at_ms: int) -> tuple[tuple[Scope, bytes], ...]:
         started = time.perf_counter()

@@ -11,7 +11,7 @@ from reachline.model import Scope, Version
 from reachline.store.records import Bodies, Gap, Members, Opened, Outcomes, Reconfigured, Record, Reported, Ticked
 from reachline.store.segment import Segment, listed
 
-__all__ = ["Recovered", "feed", "recover"]
+__all__ = ["Recovered", "feed", "recover", "restore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def recover(directory: Path | str) -> Recovered:
     for path in reversed(paths):
         with Segment(path) as segment:
             if segment.last() is not None:
-                return _from(segment)
+                return restore(segment)
     if paths:
         with Segment(paths[-1]) as segment:
             return Recovered(epoch=segment.meta.epoch, last_ms=segment.meta.opened_ms)
@@ -66,15 +66,19 @@ def feed(ledger: Ledger, record: Record) -> Closed | None:
     return None
 
 
-def _from(segment: Segment) -> Recovered:
+def restore(segment: Segment, *, until_ms: int | None = None) -> Recovered:
+    """The ledgers as they stood behind the segment's newest record, or behind the newest one at or before `until_ms`."""
     resume = segment.resume()
+    if resume is not None and until_ms is not None and resume.at_ms > until_ms:
+        resume = None
     ledgers: dict[Scope, Ledger] = {}
-    bodies, after, last_ms, count = Bodies(), 0, segment.meta.opened_ms, 0
+    bodies, seq, last_ms, count = Bodies(), 0, segment.meta.opened_ms, 0
     if resume is not None:
         ledgers = {scope: Ledger.thaw(frozen) for scope, frozen in resume.ledgers}
-        bodies, after = Bodies.thaw(resume.bodies), resume.seq
-    seq = after
-    for stored in segment.records(after=after):
+        bodies, seq, last_ms = Bodies.thaw(resume.bodies), resume.seq, resume.at_ms
+    for stored in segment.records(after=seq):
+        if until_ms is not None and stored.at_ms > until_ms:
+            break
         record = bodies.read(stored.kind, stored.scope, stored.at_ms, stored.body)
         seq, last_ms, count = stored.seq, max(last_ms, stored.at_ms), count + 1
         if isinstance(record, Opened):

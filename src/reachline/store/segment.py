@@ -58,7 +58,7 @@ CREATE TABLE scopes(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, cluster TEXT N
 CREATE TABLE records(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, scope INTEGER, at_ms INTEGER NOT NULL,
                      body BLOB NOT NULL, seal BLOB NOT NULL);
 CREATE INDEX decisions ON records(seq) WHERE kind = 7;
-CREATE TABLE resume(scope INTEGER PRIMARY KEY, seq INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE resume(scope INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL, body BLOB NOT NULL);
 """
 
 
@@ -102,6 +102,7 @@ class Resume(NamedTuple):
     """A point inside a segment from which recovery may go on: all ledgers and the state of the bodies behind `seq`."""
 
     seq: int
+    at_ms: int
     ledgers: tuple[tuple[Scope, bytes], ...]
     bodies: bytes = b""
 
@@ -134,8 +135,11 @@ def discard(path: Path) -> None:
 
 def size_of(path: Path) -> int:
     """Bytes on disk, log included."""
-    files = (Path(f"{path}{companion}") for companion in _COMPANIONS[:2])
-    return sum(file.stat().st_size for file in files if file.exists())
+    total = 0
+    for companion in _COMPANIONS[:2]:
+        with suppress(FileNotFoundError):  # a log that was just folded in, a segment that retention just dropped
+            total += Path(f"{path}{companion}").stat().st_size
+    return total
 
 
 def settle(path: Path) -> None:
@@ -227,10 +231,10 @@ class SegmentWriter:
         return number
 
     def _resume(self, resume: Resume) -> None:
-        rows = [(self._scope(scope), resume.seq, frozen) for scope, frozen in resume.ledgers]
+        place = resume.seq, resume.at_ms
+        rows = [(self._scope(scope), *place, frozen) for scope, frozen in resume.ledgers]
         self._connection.execute("DELETE FROM resume")
-        self._connection.execute("INSERT INTO resume VALUES(0,?,?)", (resume.seq, self._bodies.freeze()))
-        self._connection.executemany("INSERT INTO resume VALUES(?,?,?)", rows)
+        self._connection.executemany("INSERT INTO resume VALUES(?,?,?,?)", [(0, *place, self._bodies.freeze()), *rows])
 
 
 class Segment:
@@ -250,6 +254,10 @@ class Segment:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No more reading."""
         self._connection.close()
 
     def records(self, *, after: int = 0, kind: RecordKind | None = None) -> Iterator[Stored]:
@@ -270,14 +278,15 @@ class Segment:
 
     def resume(self) -> Resume | None:
         """The resume point, or None where recovery begins with the segment."""
-        rows = self._rows("SELECT scope, seq, body FROM resume ORDER BY scope", ())
-        if not rows:
-            return None
-        (_, seq, bodies), *ledgers = rows
-        assert isinstance(seq, int)
-        assert isinstance(bodies, bytes)
-        frozen = [(self._scope(scope), body) for scope, _, body in ledgers if isinstance(body, bytes)]
-        return Resume(seq, tuple((scope, body) for scope, body in frozen if scope is not None), bodies)
+        rows = self._rows("SELECT scope, seq, at_ms, body FROM resume ORDER BY scope", ())
+        match rows:
+            case []:
+                return None
+            case [(0, int(seq), int(at_ms), bytes(bodies)), *ledgers]:
+                frozen = [(self._scope(scope), body) for scope, _, _, body in ledgers if isinstance(body, bytes)]
+                return Resume(seq, at_ms, tuple((scope, body) for scope, body in frozen if scope is not None), bodies)
+            case _:
+                raise JournalError(f"{self.path}: a resume point of the wrong types")
 
     def _rows(self, query: str, values: tuple[int, ...]) -> list[tuple[apsw.SQLiteValue, ...]]:
         try:

@@ -78,7 +78,7 @@ class Writer:
     """Owns the current segment once started. Everybody else puts items and asks what became of them."""
 
     def __init__(self, directory: Path, segment: SegmentWriter, keep: Keep) -> None:
-        self._directory, self._segment, self._keep = directory, segment, keep
+        self.directory, self._segment, self._keep = directory, segment, keep
         self._opened: dict[Path, int] = {}
         self._ready = threading.Condition()
         """Guards the queue, the waiters, what is committed, and what is refused."""
@@ -101,6 +101,16 @@ class Writer:
     def refused(self) -> bool:
         """Whether what is put now is lost."""
         return bool(self._refused)
+
+    @property
+    def waiting(self) -> int:
+        """Records not yet on disk."""
+        return len(self._queue)
+
+    @property
+    def committed(self) -> int:
+        """Number of the newest record on disk."""
+        return self._committed
 
     def start(self) -> None:
         """The thread runs until `stop`."""
@@ -215,7 +225,7 @@ class Writer:
             opened_ms=cut.at_ms,
             opened_unix_ms=cut.unix_ms,
         )
-        path = create(self._directory, meta)
+        path = create(self.directory, meta)
         segment = SegmentWriter(path, meta)
         try:
             segment.write(cut.entries)
@@ -242,7 +252,7 @@ class Writer:
         _tell(done)
 
     def _give_up(self, reason: str, batch: list[Item]) -> None:
-        log.error("journal_write_refused", extra={"reason": reason, "directory": str(self._directory)})
+        log.error("journal_write_refused", extra={"reason": reason, "directory": str(self.directory)})
         with self._ready:
             self._refuse(reason, batch)
             done = self._settled()
@@ -273,7 +283,7 @@ class Writer:
 
     def _retain(self, now_ms: int) -> None:
         """Whole segments go, oldest first, never the one being written, nor while it cannot stand alone."""
-        older = [path for path in listed(self._directory) if path != self._segment.path]
+        older = [path for path in listed(self.directory) if path != self._segment.path]
         if self._segment.fresh or not older:
             return
         total = size_of(self._segment.path) + sum(map(size_of, older))
