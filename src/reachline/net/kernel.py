@@ -13,18 +13,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from reachline.model import Failure, Seconds
+from reachline.model import Failure
 
 __all__ = [
     "RECVERR",
+    "RESERVE",
     "SO_TIMESTAMPNS",
     "Timer",
     "bind",
+    "budget",
     "failure_of",
     "file_limit",
     "handshake",
-    "is_ours",
     "raise_file_limit",
+    "retransmits",
     "sharpen",
     "stamp",
     "words_of",
@@ -35,6 +37,8 @@ SO_TIMESTAMPNS: Final = 35
 RECVERR: Final = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
 """IP_RECVERR, IPV6_RECVERR by family: ICMP errors reach the socket that caused them (linux/in.h, linux/in6.h)."""
 
+RESERVE: Final = 256
+"""Descriptors left to everything else in the process: uplink, API, journal."""
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """linux/in.h: the port is chosen at connect, so one source address serves 28k connections to *each* target."""
 _PR_SET_TIMERSLACK: Final = 29
@@ -84,11 +88,6 @@ def failure_of(code: int) -> Failure:
     return Failure.AGENT
 
 
-def is_ours(code: int) -> bool:
-    """Whether the errno is our own fault: no evidence against any line."""
-    return failure_of(code) is Failure.AGENT
-
-
 def words_of(code: int) -> str:
     """An errno for people, stable across C libraries."""
     return _WORDS.get(code) or os.strerror(code).lower()
@@ -132,6 +131,13 @@ def file_limit() -> int:
     """Descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**20 if soft == resource.RLIM_INFINITY else soft
+
+
+def budget(limit: int | None) -> int:
+    """Attempts at once that fit the descriptors of this process, the reserve (at most half) left alone."""
+    files = file_limit()
+    fits = max(files - min(RESERVE, files // 2), 1)
+    return fits if limit is None else max(min(limit, fits), 1)
 
 
 def raise_file_limit() -> int:
@@ -213,8 +219,3 @@ class Timer:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-def seconds(nanos: int) -> Seconds:
-    """Nanoseconds as seconds."""
-    return nanos / _NS

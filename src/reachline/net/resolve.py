@@ -111,7 +111,8 @@ class Resolver:
 
     def _work(self, key: tuple[str, int], loop: asyncio.AbstractEventLoop) -> None:
         """In a thread of its own; touches nothing of ours but the lookup."""
-        addresses, error, temporary = (), "", False
+        addresses: tuple[str, ...] = ()
+        error, temporary = "", False
         try:
             addresses = self._lookup(*key)
         except socket.gaierror as failed:

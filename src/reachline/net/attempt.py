@@ -1,0 +1,177 @@
+"""One attempt of one probe as the engine's machines share it: plain slots, no behaviour but its current step."""
+
+from __future__ import annotations
+
+import _socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from socket import SOCK_CLOEXEC, SOCK_NONBLOCK
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from reachline.model import Clock, Endpoint, Failure, Seconds
+from reachline.net.kernel import bind, words_of
+from reachline.net.result import Phases
+from reachline.talk import Conversation, Probe
+from reachline.talk.way import Way
+
+if TYPE_CHECKING:
+    from select import epoll
+    from socket import SocketType
+
+    from reachline.net.clocks import Clocks
+    from reachline.net.speech import Speech
+    from reachline.net.tls import Contexts
+
+__all__ = ["NEVER", "Attempt", "Home", "Job", "Ready", "Route", "SockAddr", "opened"]
+
+SockAddr = tuple[str, int] | tuple[str, int, int, int]
+"""A numeric address as the socket module takes it."""
+
+_FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
+
+NEVER: Final = 2**63 - 1
+"""A time in ns that does not come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to do each time a token is due; build once per line and kind, start many times."""
+
+    token: int
+    endpoint: Endpoint
+    probe: Probe
+    timeout: Seconds = 1.0
+    """From here on an answer is late."""
+    patience: Seconds = 3.0
+    """Waited beyond the timeout, so that the tail is seen."""
+    source: str = ""
+    """Source address to bind; it must be ours, or every attempt is an AGENT failure."""
+    interface: str = ""
+    """Interface to bind to (SO_BINDTODEVICE)."""
+    reset: bool = False
+    """Close by RST (spares TIME_WAIT, shows as an error at the target); the default is FIN."""
+
+
+class Route(NamedTuple):
+    """How a job's packets leave now."""
+
+    job: Job
+    way: Way
+    family: int
+    address: SockAddr
+    bare: bool
+    """Nothing to say once connected: the hot path."""
+    bound: bool
+    """A source address or an interface is asked for."""
+    timeout_us: int
+    timeout_ns: int
+    patience_ns: int
+    until: int
+    """Monotonic ns; the name is looked at again after it."""
+
+
+class Attempt:
+    """Written by the engine's thread only. `step(attempt, events)` goes on with it; events 0: its time is up."""
+
+    __slots__ = (
+        "began",
+        "clock",
+        "deadline",
+        "fd",
+        "job",
+        "key",
+        "lateness_us",
+        "lost",
+        "note",
+        "over",
+        "overdue",
+        "phases",
+        "resolved_us",
+        "route",
+        "rtt",
+        "sent",
+        "sock",
+        "speech",
+        "status",
+        "step",
+        "talk",
+        "verdict",
+        "wall",
+    )
+
+    def __init__(self, job: Job, lateness_us: int, began: int, step: Callable[[Attempt, int], None]) -> None:
+        self.job = job
+        self.lateness_us = lateness_us
+        self.began = began
+        """Monotonic ns, right before the first packet was handed over."""
+        self.wall = 0
+        """CLOCK_REALTIME ns at the same moment; 0 on the hot path, which needs no stamps."""
+        self.step = step
+        self.deadline = NEVER
+        self.over = False
+        self.overdue = False
+        self.fd = -1
+        self.key = 0
+        """The token in an echo request."""
+        self.sock: SocketType | None = None
+        self.route: Route | None = None
+        self.talk: Conversation | None = None
+        self.speech: Speech | None = None
+        self.resolved_us = 0
+        self.rtt: int | None = None
+        self.clock = Clock.APP
+        self.sent = 0
+        self.lost = 0
+        self.status = 0
+        self.note = ""
+        self.phases: Phases | None = None
+        self.verdict: tuple[Failure, int, str] | None = None
+        """(failure, us it took, in words) where that is decided, and only a certificate is still to be read."""
+
+    def ready(self, events: int) -> None:
+        """The descriptor has something to say."""
+        self.step(self, events)
+
+
+class Ready(Protocol):
+    """What the engine's epoll wakes."""
+
+    def ready(self, events: int) -> None:
+        """The descriptor has something to say."""
+
+
+class Home(Protocol):
+    """What machines use of the engine: its epoll, its clocks, and one way out."""
+
+    epoll: epoll
+    contexts: Contexts
+    clocks: Clocks
+
+    def watch(self, attempt: Attempt, events: int) -> None:
+        """Call the attempt's step when its descriptor is ready."""
+
+    def adopt(self, fd: int, owner: Ready, events: int) -> None:
+        """Watch a descriptor that serves many attempts."""
+
+    def disown(self, fd: int) -> None:
+        """Watch it no more."""
+
+    def reconnect(self, attempt: Attempt) -> None:
+        """Close the attempt's descriptor and connect anew by TCP, within the same deadline."""
+
+    def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
+        """End the attempt: its descriptor is closed, its result leaves. `took_us` decides whether it was late."""
+
+
+def opened(home: Home, attempt: Attempt, route: Route, kind: int) -> SocketType | None:
+    """A non-blocking socket of the attempt, bound as its job says; None: that failed, and the attempt is settled."""
+    try:
+        sock = attempt.sock = _socket.socket(route.family, kind | _FLAGS, 0)
+        if route.bound:
+            bind(sock, route.family, route.job.source, route.job.interface)
+    except OSError as error:
+        attempt.note = words_of(error.errno or 0)
+        home.settle(attempt, Failure.AGENT, 0)
+        return None
+    attempt.fd = sock.fileno()
+    return sock

@@ -1,0 +1,66 @@
+"""Which clock to believe: the kernel's stamp, our own watch, or neither. Knows when we were away and when time jumped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from reachline.model import Clock
+
+__all__ = ["Clocks"]
+
+_AWAY_NS: Final = 10_000_000
+"""Two pulses of the engine. An absence longer than that may have hidden when an answer came: our watch is not believed."""
+_STEP_NS: Final = 1_000_000
+"""The wall clock may move by this much against the monotonic one during an attempt; beyond it, stamps are not believed."""
+
+
+class Clocks:
+    """Written by the engine's thread only."""
+
+    __slots__ = ("_away", "_looked", "blurred", "ns", "stepped", "wall")
+
+    def __init__(self, wall: Callable[[], int]) -> None:
+        self.ns = time.monotonic_ns
+        self.wall = wall
+        """CLOCK_REALTIME, the kernel's clock for stamps."""
+        self.blurred = 0
+        """RTTs of our own watch dropped because we were away."""
+        self.stepped = 0
+        """Stamps not used because the wall clock moved."""
+        self._looked = 0
+        self._away = 0
+
+    def look(self, *, alive: bool) -> None:
+        """We are about to look for answers. `alive`: attempts were waiting since the last look, so its age matters."""
+        now = self.ns()
+        self._away = now - self._looked if alive else 0
+        self._looked = now
+
+    def elapsed(self, mono: int) -> int:
+        """Microseconds since `mono` by our own watch, the time we were away given to the line's favour."""
+        return max(self.ns() - mono - self._absence(mono), 0) // 1_000
+
+    def measure(self, mono: int, wall: int, stamp: int | None) -> tuple[int | None, Clock, int]:
+        """(us, clock, us for judging lateness) since a moment known by both clocks.
+
+        By the kernel's stamp where there is one and the wall clock ran evenly; None where we were away while it happened.
+        """
+        now = self.ns()
+        if stamp is not None:
+            moved = (self.wall() - now) - (wall - mono)
+            if -_STEP_NS <= moved <= _STEP_NS and stamp >= wall:
+                took = (stamp - wall) // 1_000
+                return took, Clock.RX_STAMP, took
+            self.stepped += 1
+        took = (now - mono) // 1_000
+        if absence := self._absence(mono):
+            self.blurred += 1
+            return None, Clock.APP, max(took - absence // 1_000, 0)
+        return took, Clock.APP, took
+
+    def _absence(self, mono: int) -> int:
+        """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""
+        away = min(self._away, self._looked - mono)
+        return away if away > _AWAY_NS else 0

@@ -1,0 +1,103 @@
+"""TCP: connect, and what the kernel knows of the handshake. A bare connect ends here; the rest goes on in `speech`."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from select import EPOLLERR, EPOLLHUP, EPOLLOUT
+from typing import Final
+
+from reachline.model import Clock, Failure
+from reachline.net.attempt import Attempt, Home, Route, opened
+from reachline.net.kernel import failure_of, handshake, retransmits, words_of
+from reachline.net.speech import Speech
+
+__all__ = ["Stream"]
+
+_BROKEN: Final = EPOLLERR | EPOLLHUP
+_RST_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""struct linger: on, no time."""
+_UNSENT: Final = frozenset((Failure.AGENT, Failure.UNREACHABLE))
+"""Refused by our own kernel before a SYN left."""
+
+
+class Stream:
+    """The machine of TCP attempts: one per engine, without state of its own."""
+
+    __slots__ = ("_home", "_step")
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._step = self._connected
+
+    def begin(self, attempt: Attempt, route: Route) -> None:
+        """Open, bind, connect; the attempt is settled at once where that fails."""
+        home = self._home
+        attempt.step = self._step
+        if (sock := opened(home, attempt, route, socket.SOCK_STREAM)) is None:
+            return
+        if route.job.reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
+        attempt.began = home.clocks.ns()
+        if not route.bare:
+            attempt.wall = home.clocks.wall()
+        code = sock.connect_ex(route.address)
+        if code and code != errno.EINPROGRESS:
+            self._failed(attempt, code, unsent=failure_of(code) in _UNSENT)
+            return
+        home.watch(attempt, EPOLLOUT)
+
+    def _connected(self, attempt: Attempt, events: int) -> None:
+        sock = attempt.sock
+        assert sock is not None
+        if not events:
+            self._given_up(attempt)
+            return
+        if events & _BROKEN and (code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+            self._failed(attempt, code)
+            return
+        known = handshake(sock.getsockopt)
+        if known is None:
+            return  # an event of the descriptor's former life
+        rtt, again = known
+        attempt.sent += 1 + again
+        attempt.lost += again
+        route = attempt.route
+        assert route is not None
+        if route.bare:
+            if again:
+                self._home.settle(attempt, None, self._home.clocks.elapsed(attempt.began))
+                return
+            attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
+            self._home.settle(attempt, None, rtt)
+            return
+        if not again and attempt.talk is None:
+            attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
+        attempt.speech = speech = attempt.speech or Speech(self._home, attempt)
+        speech.connected(None if again else rtt)
+
+    def _given_up(self, attempt: Attempt) -> None:
+        """No answer to any SYN."""
+        sock = attempt.sock
+        assert sock is not None
+        again = retransmits(sock.getsockopt)
+        attempt.sent += 1 + again
+        attempt.lost += 1 + again
+        attempt.note = attempt.note or "no answer to connect"
+        self._home.settle(attempt, Failure.TIMEOUT, self._home.clocks.elapsed(attempt.began))
+
+    def _failed(self, attempt: Attempt, code: int, *, unsent: bool = False) -> None:
+        """Refused or unreachable: an answer of somebody, timed by our own clock where it has a time at all."""
+        sock = attempt.sock
+        assert sock is not None
+        failure = failure_of(code)
+        again = 0 if unsent else retransmits(sock.getsockopt)
+        if not unsent and failure is not Failure.AGENT:
+            attempt.sent += 1 + again
+            attempt.lost += again if failure in {Failure.REFUSED, Failure.RESET} else 1 + again
+        rtt, clock, took = self._home.clocks.measure(attempt.began, attempt.wall, None)
+        if failure is Failure.REFUSED and not again:
+            attempt.rtt, attempt.clock = rtt, clock
+        attempt.note = words_of(code)
+        self._home.settle(attempt, failure, took)
