@@ -98,7 +98,8 @@ $(VENV)/.docs: $(VENV)/.run requirements/docs.txt mkdocs.yml
 
 # The console draws its charts with a library that npm brings; without one it works, without charts.
 $(VENV)/.console: $(VENV)/.run package-lock.json
-	@$(MAKE) --no-print-directory console || echo "console: no charts for now; 'make console' tries again"
+	@command -v npm >/dev/null || $(PIP) install --require-hashes -r requirements/node.txt || true
+	@$(BIN)/python tools/vendor.py --optional
 	@touch $@
 
 console: $(VENV)/.run ## fetch the console's front-end libraries again
