@@ -72,6 +72,8 @@ class Prober:
         self._columns = Columns()
         self._probes: dict[Key, Probed] = {}
         self._by_base: dict[int, Probed] = {}
+        self.lines: dict[str, tuple[Probed, ...]] = {}
+        """All kinds of each line, in the plan's order. Not to be written."""
         self._bases = count(0, SLOTS)
         self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
         """Appointments by time; one is void once the line has another."""
@@ -110,6 +112,9 @@ class Prober:
                 self._begin(line, plan, gone.pop(key, None), at_once=at_once)
         for probed in gone.values():
             probed.window.close()
+        self.lines = {
+            line: tuple(self._probes[line, kind] for kind in kinds) for line, kinds in _by_line(wanted).items()
+        }
         self._pace()
 
     def suspect(self, lines: Iterable[str]) -> None:
@@ -126,11 +131,6 @@ class Prober:
             probed.window.revoke(since)
 
     # -- what is there -----------------------------------------------------------------------------------------------------
-
-    @property
-    def probes(self) -> Mapping[Key, Probed]:
-        """All of them by line and kind, in the plan's order. Not to be written."""
-        return self._probes
 
     @property
     def factor(self) -> float:
@@ -321,6 +321,13 @@ _WORDS: Final[Mapping[Failure | None, str]] = {
     Failure.STATUS: "unexpected status",
     Failure.AGENT: "this agent could not probe",
 }
+
+
+def _by_line(keys: Iterable[Key]) -> dict[str, list[Kind]]:
+    lines: dict[str, list[Kind]] = {}
+    for line, kind in keys:
+        lines.setdefault(line, []).append(kind)
+    return lines
 
 
 def _way(line: LinePlan, plan: ProbePlan) -> tuple[object, ...]:

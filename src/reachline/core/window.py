@@ -68,7 +68,6 @@ def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
 class Figures(NamedTuple):
     """For people, never for the judge. RTT in microseconds over answered attempts; counts over the window."""
 
-    p50_us: int | None = None
     p95_us: int | None = None
     last_us: int | None = None
     clock: Clock = Clock.APP
@@ -147,16 +146,17 @@ class Window:
         code = column | min(status // 100, 5) << 3
         self._ring.append(now, rtt, code, min(sent, _MOST_PACKETS) | min(lost, _MOST_PACKETS) << 4)
 
-    def reading(self, now: Seconds, *, void: bool = False) -> Reading:
-        """The window in integers, as of `now`; what is too old leaves it first."""
+    def summary(self, now: Seconds, *, void: bool = False) -> tuple[Reading, Figures]:
+        """The window as of `now`, for the judge and for people; what is too old leaves it first."""
         self._ring.age_out(now)
-        codes, ordered = self._ring.codes(), self._ordered()
+        codes, rtts, packets = self._ring.codes(), self._ring.rtts(), self._ring.packets()
+        ordered = sorted(rtts)
+        # Those without a usable RTT sort first and are left out, the unanswered last.
+        ordered = ordered[bisect_right(ordered, BLURRED) :]
         answered = ordered[: bisect_left(ordered, math.inf)]
-        p50, p95 = nearest_rank(answered, 0.5), nearest_rank(ordered, 0.95)
-        p95_answered = nearest_rank(answered, 0.95)
-        sent, lost = _sent_lost(self._ring.packets())
-        newest = codes[-_RECENT:]
-        return Reading(
+        p50, p95_answered = nearest_rank(answered, 0.5), nearest_rank(answered, 0.95)
+        (sent, lost), newest = _sent_lost(packets), codes[-_RECENT:]
+        reading = Reading(
             kind=self.kind,
             counts=_counts(codes),
             sent=sent,
@@ -168,30 +168,22 @@ class Window:
             answered=len(answered),
             ewma_us=_whole(self.mean),
             p50_us=_whole(p50),
-            p95_us=_whole(p95),
+            p95_us=_whole(nearest_rank(ordered, 0.95)),
             jitter_us=None if p50 is None or p95_answered is None else _whole(p95_answered - p50),
             fresh_ok=self.fresh_ok,
             fresh_failed=self.fresh_failed,
             covered_ms=round(1_000 * self._ring.span(now)),
             void=void,
         )
-
-    def figures(self, now: Seconds) -> Figures:
-        """What people see beside the reading."""
-        self._ring.age_out(now)
-        ordered, rtts, codes = self._ordered(), self._ring.rtts(), self._ring.codes()
-        answered = ordered[: bisect_left(ordered, math.inf)]
-        fresh = self.fresh_ok + self.fresh_failed
-        values = [rtt for rtt in rtts[-fresh:] if abs(rtt) < math.inf] if fresh else []
-        return Figures(
-            p50_us=_whole(nearest_rank(answered, 0.5)),
-            p95_us=_whole(nearest_rank(answered, 0.95)),
+        figures = Figures(
+            p95_us=_whole(p95_answered),
             last_us=self.last_us,
             clock=self.clock,
             codes=_classes(codes),
-            handshake_lost=_lost_unseen(self._ring.packets(), rtts),
-            histogram=histogram.encode(histogram.of(values)) if values else b"",
+            handshake_lost=_lost_unseen(packets, rtts) if lost else 0,
+            histogram=self._fresh_histogram(rtts),
         )
+        return reading, figures
 
     def settle(self) -> None:
         """The reading is on its way: what ends from now on is fresh."""
@@ -210,10 +202,10 @@ class Window:
         """The room goes back; the window is not used again."""
         self._ring.close()
 
-    def _ordered(self) -> list[float]:
-        """RTTs ascending, the unanswered last, those without a usable RTT left out."""
-        ordered = sorted(self._ring.rtts())
-        return ordered[bisect_right(ordered, BLURRED) :]
+    def _fresh_histogram(self, rtts: Sequence[float]) -> bytes:
+        fresh = self.fresh_ok + self.fresh_failed
+        values = [rtt for rtt in rtts[-fresh:] if abs(rtt) < math.inf] if fresh else []
+        return histogram.encode(histogram.of(values)) if values else b""
 
 
 def _whole(rtt: float | None) -> int | None:
@@ -246,6 +238,4 @@ def _sent_lost(packets: bytearray) -> tuple[int, int]:
 
 
 def _lost_unseen(packets: bytearray, rtts: Iterable[float]) -> int:
-    if max(packets, default=0) < _MOST_PACKETS:
-        return 0
     return sum(pair >> 4 for pair, rtt in zip(packets, rtts, strict=True) if rtt != math.inf)

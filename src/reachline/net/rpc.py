@@ -116,8 +116,15 @@ class Attached:
                     await self._call.details(),
                 )
 
+    async def finish(self, timeout: Seconds) -> None:
+        """Nothing more comes from us; returns when the peer ended the stream too, TimeoutError where it does not."""
+        with _mapped(self.peer):
+            async with asyncio.timeout(timeout):
+                await self._call.done_writing()
+                await self._call.code()
+
     async def close(self) -> None:
-        """End our side, then the connection. Idempotent."""
+        """Cut the stream and the connection. Idempotent."""
         self._call.cancel()
         await self._channel.close()
 

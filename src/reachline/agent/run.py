@@ -1,0 +1,173 @@
+"""The agent's role: prober, reporter and uplink under one roof, from the first Hello to the last Bye."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from random import Random
+from typing import Final
+
+from reachline import __version__
+from reachline.agent.outbox import Outbox
+from reachline.agent.probed import Probed
+from reachline.agent.prober import Prober
+from reachline.agent.reports import Reporter, reference_plans
+from reachline.agent.settings import AgentRun
+from reachline.agent.uplink import Uplink
+from reachline.model import Seconds
+from reachline.wire.frame import SLICE, Hello, Hint, Plan, Report
+
+__all__ = ["run"]
+
+log = logging.getLogger("reachline.agent")
+
+_GAP: Final[Seconds] = 0.1
+"""Between two parts of a heartbeat: 100 lines every 100 ms are 10 000 lines in ten seconds."""
+_STEP: Final = 16
+"""Lines whose windows are read in one go: a part of 100 lines would hold the loop for several milliseconds."""
+_URGENT: Final[Seconds] = 1.0
+"""Between two heartbeats for a change: a line that flaps cannot flood the center."""
+_END: Final[Seconds] = 1.5
+"""For the whole end; the promise is two seconds."""
+
+
+async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
+    """Probes and reports until `stop` is set. ConfigError where a center's refusal is final."""
+    loop = asyncio.get_running_loop()
+    seed = int.from_bytes(os.urandom(6)) if settings.seed is None else settings.seed
+    boot = f"{Random(f'{seed}/boot').getrandbits(48):012x}"
+    log.info(
+        "agent_started", extra={"agent": settings.id, "boot": boot, "seed": seed, "centers": list(settings.centers)}
+    )
+    agent = _Agent(settings, boot=boot, seed=seed)
+    async with agent.prober, asyncio.TaskGroup() as tasks:
+        agent.prober.adopt(agent.references)
+        working = tasks.create_task(agent.work(loop.time()), name="work")
+        await stop.wait()
+        agent.uplink.end("the agent was stopped")
+        await asyncio.wait({working}, timeout=_END)
+        working.cancel()
+    log.info("agent_stopped", extra={"agent": settings.id, "unsent": len(agent.outbox)})
+
+
+class _Agent:
+    """What one agent consists of. Written by its own tasks, all on one loop."""
+
+    def __init__(self, settings: AgentRun, *, boot: str, seed: int) -> None:
+        self.references = reference_plans(settings.references)
+        self.prober = Prober(
+            rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, rate=settings.rate
+        )
+        self.outbox = Outbox(settings.backlog)
+        self.uplink = Uplink(
+            settings,
+            _hello(settings, boot),
+            self.outbox,
+            rng=Random(f"{seed}/back-off"),
+            heard=self._heard,
+            attached=self._attached,
+        )
+        self._settings, self._boot = settings, boot
+        self._heartbeat: Seconds = 10.0
+        self._at_once = asyncio.Event()
+        self._urgent: dict[str, None] = {}
+        self._some_urgent = asyncio.Event()
+        self._dropped = 0
+
+    async def work(self, now: Seconds) -> None:
+        """All tasks; ends when the uplink does."""
+        reporter = Reporter(self.prober, agent=self._settings.id, boot=self._boot, now=now)
+        async with asyncio.TaskGroup() as tasks:
+            beating = tasks.create_task(self._beat(reporter), name="beat")
+            hurrying = tasks.create_task(self._hurry(reporter), name="hurry")
+            await self.uplink.run()
+            beating.cancel()
+            hurrying.cancel()
+
+    async def _beat(self, reporter: Reporter) -> None:
+        """A round of reports each heartbeat, in parts; at once after a center took us."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._at_once.clear()
+            due = loop.time() + self._heartbeat
+            reporter.look(loop.time())
+            parts = reporter.slices()
+            for number, lines in enumerate(parts, 1):
+                await self._send(reporter, lines, part=(number, len(parts)))
+                if number < len(parts):
+                    await asyncio.sleep(min(_GAP, self._heartbeat / len(parts)))
+            await _within(self._at_once, due - loop.time())
+
+    async def _hurry(self, reporter: Reporter) -> None:
+        """Lines whose zone changed are reported at once, but not more often than once a second."""
+        while True:
+            await self._some_urgent.wait()
+            self._some_urgent.clear()
+            lines = tuple(self._urgent)
+            self._urgent.clear()
+            parts = tuple(lines[at : at + SLICE] for at in range(0, len(lines), SLICE))
+            for number, part in enumerate(parts, 1):
+                await self._send(reporter, part, part=(number, len(parts)), urgent=True)
+            await asyncio.sleep(_URGENT)
+
+    async def _send(
+        self, reporter: Reporter, lines: tuple[str, ...], *, part: tuple[int, int], urgent: bool = False
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        reports: list[Report] = []
+        for at in range(0, len(lines), _STEP):
+            reports += reporter.reports(lines[at : at + _STEP], loop.time())
+            await asyncio.sleep(0)
+        now = loop.time()
+        self.outbox.put(reporter.heartbeat(reports, part=part, now=now, urgent=urgent), now)
+        self.uplink.wake()
+        if self.outbox.dropped != self._dropped:
+            if not self._dropped:
+                log.warning("backlog_full", extra={"kept": len(self.outbox)})
+            self._dropped = self.outbox.dropped
+
+    def _attached(self) -> None:
+        if self._dropped:
+            log.warning("heartbeats_dropped", extra={"heartbeats": self._dropped})
+            self._dropped = self.outbox.dropped = 0
+        self._at_once.set()
+
+    def _heard(self, frame: Plan | Hint) -> None:
+        match frame:
+            case Plan():
+                self._heartbeat = frame.heartbeat_ms / 1_000
+                self.prober.adopt((*self.references, *frame.lines))
+                log.info("plan_adopted", extra={"plan": frame.number, "lines": len(frame.lines)})
+            case Hint():
+                self.prober.suspect(frame.suspects)
+
+    def _changed(self, probed: Probed) -> None:
+        line = probed.line.line
+        log.info(
+            "zone_changed",
+            extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},
+        )
+        self._urgent[line] = None
+        self._some_urgent.set()
+
+
+def _hello(settings: AgentRun, boot: str) -> Hello:
+    place = settings.locality
+    return Hello(
+        release=__version__,
+        features=("hint", "replay"),
+        agent=settings.id,
+        boot=boot,
+        locality=(place.region, place.zone, place.sub_zone),
+        sources=settings.sources,
+        token=settings.token.get_secret_value(),
+    )
+
+
+async def _within(event: asyncio.Event, limit: Seconds) -> None:
+    try:
+        async with asyncio.timeout(limit):
+            await event.wait()
+    except TimeoutError:
+        return
