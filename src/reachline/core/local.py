@@ -108,9 +108,9 @@ def is_forgotten(row: LocalBreaker, now_ms: int) -> bool:
     return row.gate is Gate.CLOSED and not row.failures and not row.proven and now_ms >= row.until_ms
 
 
-def deadline(rows: Iterable[LocalBreaker], now_ms: int) -> int | None:
-    """When a row next changes what a line gets, without any call, or None."""
-    return min((row.until_ms for row in rows if row.until_ms > now_ms), default=None)
+def deadline(rows: Iterable[LocalBreaker], since_ms: int) -> int | None:
+    """When a row first changes what a line gets without any call, later than `since_ms`; or None."""
+    return min((row.until_ms for row in rows if row.until_ms > since_ms), default=None)
 
 
 def may_trip(

@@ -101,6 +101,7 @@ class Cluster:
         self._picks: tuple[Pick, ...] = ()
         self._weights: Mapping[LineId, int] = {}
         self._made: WeightedRandom[Pick] = _EMPTY
+        self._made_ms = _NEVER
         self._picker: WeightedRandom[Pick] = _EMPTY
 
     # What callers use.
@@ -219,37 +220,37 @@ class Cluster:
             self._remake(now_ms)
 
     def deadline(self) -> Seconds | None:
-        """When `turn` is due by the clock, or None."""
-        now_ms = self._now_ms()
+        """When `turn` is due by the clock, perhaps already, or None."""
         with self._lock:
-            moments = [due] if (due := deadline(self._rows.values(), now_ms)) is not None else []
-        silence = own_trial_ms(self._terms)
-        if silence is not None and self._heard_ms + silence > now_ms:
-            moments.append(self._heard_ms + silence)
+            # From the newest picker on: it knows of all that was due before it was made.
+            moments = [due] if (due := deadline(self._rows.values(), self._made_ms)) is not None else []
+            silence = own_trial_ms(self._terms)
+            if silence is not None and self._heard_ms + silence > self._made_ms:
+                moments.append(self._heard_ms + silence)
         return min(moments) / 1_000 if moments else None
 
-    def sleep(self, *, forget_calls: bool) -> None:
-        """The driver is gone (a fork, a close): keep the list, and call `awaken` at the next use.
+    def forked(self, rng: Random) -> None:
+        """In a forked child: the list stays, calls and breakers are the parent's, and `awaken` is called at the next use.
 
-        Locks are made anew, for another thread may have held them when the process forked. Breakers are forgotten where
-        nobody is left to turn them.
+        Locks are made anew, for another thread may have held them at the fork; chance as well, for a child must not
+        choose as its parent does.
         """
-        self._lock = threading.Lock()
-        self._rows = {}
-        if forget_calls:
-            self.tally = Tally()
-            self._trips = 0
+        self._lock, self._rng, self.tally = threading.Lock(), rng, Tally()
+        self._rows, self._trips = {}, 0
+        self._asleep = True
         self._remake(self._now_ms())
-        self._picker, self._asleep = _EMPTY, True
+        self._picker = _EMPTY
+
+    def retire(self) -> None:
+        """The driver is gone for good: picks go on from the last list, without breakers that nobody would turn back."""
+        with self._lock:
+            self._breaks, self._rows, self._asleep = False, {}, False
+            self._remake(self._now_ms())
 
     def wake(self) -> None:
         """The driver runs: picks are served from the present list again."""
         with self._lock:
             self._asleep, self._picker = False, self._made
-
-    def reseed(self, rng: Random) -> None:
-        """Another stream of chance: a forked child must not choose as its parent does."""
-        self._rng = rng
 
     # Inside.
 
@@ -339,6 +340,6 @@ class Cluster:
             row = self._rows.get(pick.line)
             if row is not None or each.is_trial:
                 picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
-        self._made = WeightedRandom(picks, [each.weight for each in found])
+        self._made, self._made_ms = WeightedRandom(picks, [each.weight for each in found]), now_ms
         if not self._asleep:
             self._picker = self._made

@@ -1,0 +1,213 @@
+"""What a caller of `connect` asked for, checked as a whole: one ConfigError names everything that cannot be."""
+
+from __future__ import annotations
+
+import math
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, NamedTuple, TypedDict
+from urllib.parse import urlsplit
+
+from reachline.errors import ConfigError, Problem
+from reachline.model import LineId, Seconds
+from reachline.upstream.listing import LineList, Listed, target
+
+__all__ = ["DEFAULT_CENTER", "CenterAddress", "Options", "Settings", "Static", "checked"]
+
+DEFAULT_CENTER: Final = "http://127.0.0.1:7680"
+
+Static = Mapping[str, Sequence[str] | Mapping[str, int]]
+"""Lines of last resort by cluster: addresses, or addresses with weights."""
+
+_PLACE: Final = "connect()"
+_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""As documents name clusters."""
+_WEIGHT_MOST: Final = 1_000_000
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class CenterAddress(NamedTuple):
+    """Where one center answers. `prefix` stands before every path, without a slash at its end."""
+
+    url: str
+    host: str
+    port: int
+    is_tls: bool
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One client's settings, all checked."""
+
+    centers: tuple[CenterAddress, ...]
+    clusters: tuple[str, ...]
+    service: str = ""
+    name: str = ""
+    cache: Path | None = None
+    static: Mapping[str, LineList] = field(default_factory=dict)
+    token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+    wait: Seconds = 5.0
+    patience: Seconds = 1.0
+    local_breaker: bool = True
+    seed: int | None = None
+
+
+class Settings(TypedDict, total=False):
+    """What `connect` takes besides center and clusters, each with its default."""
+
+    service: str
+    """Whose calls these are, as reports name it (empty)."""
+    name: str
+    """This client, as the center shows it; process id and a number are added (the machine's name)."""
+    cache: str | Path | None
+    """A file that keeps the last lists for the next start (None: memory only)."""
+    static: Static | None
+    """Lines of last resort, for a start without center and cache: addresses by cluster, or addresses with weights."""
+    token: str
+    """Bearer token (none)."""
+    tls: ssl.SSLContext | str | Path | None
+    """A file of CA certificates, or a context, for https centers (the system's trust)."""
+    wait: Seconds
+    """How long `connect` may wait for the first lists (5). 0: start nothing before the first use."""
+    patience: Seconds
+    """A call cancelled after this long counts as late, sooner as nothing (1, the document's request timeout)."""
+    local_breaker: bool
+    """Whether failures seen here take a line out here at once (True)."""
+    seed: int | None
+    """Of every chance in this client, for tests that must repeat (None: the system's)."""
+
+
+def checked(center: str | Sequence[str], clusters: str | Sequence[str], settings: Settings) -> Options:
+    """Options from the arguments of `connect`; ConfigError with every problem found."""
+    problems = [_unknown(name) for name in settings if name not in Settings.__annotations__]
+    names = _clusters((clusters,) if isinstance(clusters, str) else tuple(clusters), problems)
+    centers = _centers((center,) if isinstance(center, str) else tuple(center), problems)
+    wait, patience = settings.get("wait", 5.0), settings.get("patience", 1.0)
+    for path, seconds in (("wait", wait), ("patience", patience)):
+        if not math.isfinite(seconds) or seconds < 0:
+            problems.append(_problem(path, repr(seconds), "must be seconds, 0 or more"))
+    cache = settings.get("cache")
+    options = Options(
+        centers=centers,
+        clusters=names,
+        service=_text("service", settings.get("service", ""), problems),
+        name=_text("name", settings.get("name", ""), problems),
+        cache=None if cache is None else Path(cache),
+        static=_static(settings.get("static") or {}, names, problems),
+        token=_token(settings.get("token", ""), problems),
+        tls=_context(settings.get("tls"), centers, problems),
+        wait=wait,
+        patience=patience,
+        local_breaker=settings.get("local_breaker", True),
+        seed=settings.get("seed"),
+    )
+    if problems:
+        raise ConfigError(*problems)
+    return options
+
+
+def _centers(urls: Sequence[str], problems: list[Problem]) -> tuple[CenterAddress, ...]:
+    if not urls:
+        problems.append(_problem("center", "", "at least one address is needed", f"for example {DEFAULT_CENTER}"))
+    found = [_center(url, problems) for url in urls]
+    return tuple(each for each in found if each is not None)
+
+
+def _center(url: str, problems: list[Problem]) -> CenterAddress | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        problems.append(_problem("center", url, f"is not a URL: {error}"))
+        return None
+    shown = url if "@" not in parts.netloc else f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}"
+    if parts.scheme not in _PORTS or not host:
+        problems.append(_problem("center", shown, "must be an http or https URL", f"for example {DEFAULT_CENTER}"))
+    elif parts.username is not None:
+        problems.append(_problem("center", shown, "a URL must not carry a user or password", "use token="))
+    elif parts.query or parts.fragment or not _is_clean(url):
+        problems.append(_problem("center", shown, "must end with its path"))
+    else:
+        is_tls = parts.scheme == "https"
+        return CenterAddress(url, host, port or _PORTS[parts.scheme], is_tls, parts.path.rstrip("/"))
+    return None
+
+
+def _clusters(names: Sequence[str], problems: list[Problem]) -> tuple[str, ...]:
+    if not names:
+        problems.append(_problem("clusters", "", "at least one name is needed: only named clusters are fetched"))
+    rule = "must be letters, digits, '.', '_' or '-'"
+    problems += [_problem("clusters", repr(name), rule) for name in names if not _CLUSTER.fullmatch(name)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        problems.append(_problem("clusters", ", ".join(twice), "is named twice"))
+    return tuple(names)
+
+
+def _static(static: Static, clusters: Sequence[str], problems: list[Problem]) -> dict[str, LineList]:
+    problems += [_problem(f"static.{name}", "", "is none of `clusters`") for name in static if name not in clusters]
+    found = {}
+    for cluster, lines in static.items():
+        weights = dict(lines) if isinstance(lines, Mapping) else dict.fromkeys(lines, 100)
+        for address, weight in weights.items():
+            problems += _static_problems(f"static.{cluster}", address, weight)
+        listed = tuple(
+            Listed(LineId(f"{cluster}/static-{number}"), target(address), weight, weight)
+            for number, (address, weight) in enumerate(weights.items(), 1)
+        )
+        found[cluster] = LineList(cluster=cluster, lines=listed)
+    return found
+
+
+def _static_problems(path: str, address: str, weight: int) -> Iterator[Problem]:
+    if target(address).address is None:
+        yield _problem(path, address, "must name host and port", "for example tcp://10.0.0.1:443")
+    if type(weight) is not int or not 0 <= weight <= _WEIGHT_MOST:
+        yield _problem(path, repr(weight), f"must be a whole number, 0…{_WEIGHT_MOST}")
+
+
+def _context(
+    tls: ssl.SSLContext | str | Path | None, centers: Sequence[CenterAddress], problems: list[Problem]
+) -> ssl.SSLContext | None:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if tls is None:
+        return ssl.create_default_context() if any(each.is_tls for each in centers) else None
+    try:
+        return ssl.create_default_context(cafile=str(tls))
+    except (OSError, ssl.SSLError) as error:
+        problems.append(_problem("tls", str(tls), f"no certificates can be read there: {error.strerror or error}"))
+        return None
+
+
+def _text(path: str, text: str, problems: list[Problem]) -> str:
+    # 200 characters is what a center takes for a client's whole id.
+    if len(text) > 128 or not text.isprintable():
+        problems.append(_problem(path, repr(text[:40]), "must be printable text of at most 128 characters"))
+    return text
+
+
+def _token(token: str, problems: list[Problem]) -> str:
+    if not token.isascii() or not token.isprintable():
+        # The value is secret: only the rule is told.
+        problems.append(_problem("token", "", "must be printable ASCII", "does it end with a line end?"))
+    return token
+
+
+def _unknown(name: str) -> Problem:
+    close = get_close_matches(name, Settings.__annotations__, n=1)
+    return _problem(name, "", "is no setting of connect()", f"did you mean {close[0]}?" if close else "")
+
+
+def _is_clean(url: str) -> bool:
+    """No space and nothing that could end a request line."""
+    return url.isascii() and url.isprintable() and " " not in url
+
+
+def _problem(path: str, value: str, rule: str, hint: str = "") -> Problem:
+    return Problem(place=_PLACE, path=path, value=value, rule=rule, hint=hint)
