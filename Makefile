@@ -30,8 +30,9 @@ run: setup ## the demo: a center, agents, services with faults, an SDK, the cons
 	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
 
 test: setup-dev parts lint types imports ## everything, real parts included
+	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
+	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
 	$(PYTEST) -n $(JOBS) --dist loadfile -m "not alone" $(ARGS)
-	$(PYTEST) -m alone $(ARGS)
 
 # -------------------------------------------------------------------------------------------------------- while working
 

@@ -71,3 +71,20 @@ def test_every_probe_option_is_in_the_reference(root: Path) -> None:
 
 def test_every_picker_is_in_the_reference(root: Path) -> None:
     assert set(headings(root / "docs/reference/python.md", level=3)) == set(pick.TABLE)
+
+
+def test_every_route_of_the_center_is_in_the_reference(root: Path) -> None:
+    sources = sorted((root / "src/reachline/center/api").glob("*.py"))
+    route = re.compile(r"""@(router|app)\.(get|post|put|delete|websocket)\(\s*"([^"]+)\"""")
+    served = {
+        (
+            verb.upper().replace("WEBSOCKET", "WS"),
+            ("/api/v1" if owner == "router" else "") + path.replace(":path}", "}"),
+        )
+        for source in sources
+        for owner, verb, path in route.findall(source.read_text())
+    }
+
+    told = set(re.findall(r"^\| `([A-Z]+) (/\S*)` \|", (root / "docs/reference/http.md").read_text(), re.MULTILINE))
+
+    assert served == told
