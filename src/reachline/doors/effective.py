@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from reachline.doors.origin import Path
 from reachline.doors.presets import CLASSES, PRESETS
 from reachline.doors.probing import Limits, RateLimit, RttLimit
-from reachline.doors.settings import CircuitBreaker, Document, Tunable
+from reachline.doors.settings import Document, Tunable
 
 __all__ = ["Effective", "Path", "effective", "key_of", "lifted", "steps"]
 
 Model = TypeVar("Model", bound=BaseModel)
-_Say = Callable[[Path], None]
-"""Notes that the layer at hand decides this key."""
+
+
+class _Say(Protocol):
+    """Notes that the layer at hand decides this key, by itself or because it `follows` another."""
+
+    def __call__(self, path: Path, follows: str = "") -> None: ...
+
 
 _DOUBLINGS: Final = 16
 """The ceiling of the cooldown above its start, as in every preset."""
@@ -69,14 +74,14 @@ def effective(document: Document, cluster: str) -> Effective:
     preset = own.preset if "preset" in own.model_fields_set else document.preset
     named = own.service_class if "service_class" in own.model_fields_set else document.service_class
     base = Tunable()
-    ledger = _Book(document=document)
+    book = _Book(document=document)
     settings = base.model_copy(update={name: getattr(base, name) for name in Tunable.model_fields})
-    settings = _overlay(settings, PRESETS[preset], (), ledger.said_by(f"preset {preset}"))
+    settings = _overlay(settings, PRESETS[preset], (), book.said_by(f"preset {preset}"))
     if named is not None:
-        settings = _overlay(settings, CLASSES[named], (), ledger.said_by(f"class {named}"))
-    settings = _overlay(settings, lifted(document), (), ledger.written_at(()))
-    settings = _overlay(settings, lifted(own), (), ledger.written_at(("clusters", cluster)))
-    return Effective(settings=_capped(settings, ledger), sources=ledger.sources, paths=ledger.paths)
+        settings = _overlay(settings, CLASSES[named], (), book.said_by(f"class {named}"))
+    settings = _overlay(settings, lifted(document), (), book.written_at((), document))
+    settings = _overlay(settings, lifted(own), (), book.written_at(("clusters", cluster), own))
+    return Effective(settings=_capped(settings, book), sources=book.sources, paths=book.paths)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,17 +93,30 @@ class _Book:
     paths: dict[Path, Path] = field(default_factory=dict)
 
     def said_by(self, name: str) -> _Say:
-        def say(path: Path) -> None:
+        def say(path: Path, follows: str = "") -> None:
+            del follows
             self.sources[path] = name
 
         return say
 
-    def written_at(self, root: Path) -> _Say:
-        def say(path: Path) -> None:
-            self.paths[path] = (*root, *path)
-            self.sources[path] = self.document.place((*root, *path))
+    def written_at(self, root: Path, layer: Tunable) -> _Say:
+        def say(path: Path, follows: str = "") -> None:
+            home = (*root, *_home(layer, path))
+            self.paths[path] = home
+            place = self.document.place(home)
+            self.sources[path] = f"follows {follows}, {place}" if follows else place
 
         return say
+
+
+def _home(layer: Tunable, path: Path) -> Path:
+    """Where a key of this layer stands, which may be one level above its place."""
+    if path[:2] == ("circuit_breaker", "recovery") and layer.recovery is not None:
+        return path[1:]
+    raised = layer.circuit_breaker.cooldown_multiplier is not None
+    if raised and path == ("circuit_breaker", "half_open", "cooldown_multiplier"):
+        return ("circuit_breaker", "cooldown_multiplier")
+    return path
 
 
 def _capped(settings: Tunable, book: _Book) -> Tunable:
@@ -164,7 +182,7 @@ def _limit(old: Model, new: BaseModel, path: Path, say: _Say) -> Model:
     for enter, leave in _FOLLOWS:
         if enter in values and leave not in values:
             values[leave] = _in_proportion(str(path[-1]), values[enter], enter, leave)
-            say((*path, leave))
+            say((*path, leave), follows=enter)
     return _with(old, **values)
 
 
@@ -174,17 +192,3 @@ def _in_proportion(metric: str, level: object, enter: str, leave: str) -> float 
         return None
     base = getattr(Limits(), metric)
     return float(level) * float(getattr(base, leave)) / float(getattr(base, enter))
-
-
-def rows(settings: Tunable) -> Iterator[tuple[Path, object]]:
-    """Every effective value with its path, blocks opened."""
-    yield from _rows(settings, ())
-
-
-def _rows(model: BaseModel, path: Path) -> Iterator[tuple[Path, object]]:
-    for name in type(model).model_fields:
-        value, here = getattr(model, name), (*path, key_of(type(model), name))
-        if isinstance(value, BaseModel):
-            yield from _rows(value, here)
-        elif not (isinstance(model, CircuitBreaker) and name == "cooldown_multiplier") and here != ("recovery",):
-            yield here, value

@@ -24,7 +24,7 @@ from reachline.errors import ConfigError, Problem
 from reachline.model import Line, LineId, Locality, Role, Scope, VantageId
 from reachline.wire.frame import LinePlan, Plan
 
-__all__ = ["changes", "lines", "plan", "read", "refuse_exposed", "rules", "vantages"]
+__all__ = ["changes", "line_id", "lines", "locality_of", "plan", "read", "refuse_exposed", "rules", "vantages"]
 
 _ROUNDS: Final = 3
 """Probe rounds that `connect` looks at: none ok is failed, all ok is well again."""
@@ -182,13 +182,18 @@ def _outbound(line: LineSettings) -> str:
     return without_password(line.via) + (f"?{'&'.join(binding)}" if binding else "")
 
 
+def locality_of(document: Document, agent: str) -> Locality:
+    """Where the document says an agent stands; empty where it says nothing."""
+    named = document.agents.get(agent)
+    return Locality(**named.locality.model_dump()) if named is not None else Locality()
+
+
 def plan(document: Document, *, agent: str, locality: Locality, number: int) -> Plan:
     """What one agent must watch: every line without an origin, and those from its own zone.
 
     An agent that the document names has the locality written there; `locality` is what an unnamed one says of itself.
     """
-    named = document.agents.get(agent)
-    zone = named.locality.zone if named is not None and named.locality.zone else locality.zone
+    zone = locality_of(document, agent).zone or locality.zone
     beats = [effective(document, cluster).settings.judge.heartbeat for cluster in document.clusters]
     watched = [
         _watched(document, found, line_id(name, line_name, origin), line)

@@ -1,0 +1,160 @@
+"""`reachline config`: what is wrong with a document, what it comes to, and its schema for editors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from reachline.cli.main import USAGE
+from reachline.cli.render import Column, Output, OutputOption, show, write_json
+from reachline.doors import reach, reference
+from reachline.doors.effective import effective
+from reachline.doors.settings import Document
+from reachline.errors import ConfigError, Problem
+from reachline.net.reload import text_of
+
+__all__ = ["app", "check", "schema", "show_effective"]
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="Check, show and describe configuration.", context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+_File = Annotated[str, typer.Argument(metavar="FILE", help="The YAML document; - reads standard input.")]
+_STDIN: Final = "-"
+
+
+@app.command("check")
+def check(file: _File, output: OutputOption = Output.TABLE) -> None:
+    """Says all that is wrong, each with file:line:column; exit code 2 where anything is."""
+    try:
+        document = _read(file)
+    except ConfigError as error:
+        if output is Output.TABLE:
+            raise
+        write_json({"ok": False, "problems": [_problem(each) for each in error.problems], "warnings": []})
+        raise typer.Exit(USAGE) from None
+    warnings = [_problem(each) for each in document.warnings]
+    if output is Output.JSON:
+        write_json({"ok": True, "problems": [], "warnings": warnings, **_counts(document)})
+        return
+    for warning in document.warnings:
+        typer.echo(f"reachline: warning: {warning}", err=True)
+    counts = _counts(document)
+    typer.echo(
+        f"{_name(file)}: good: {_many(counts['clusters'], 'cluster')}, {_many(counts['lines'], 'line')}, "
+        + _agents(counts)
+    )
+
+
+@app.command("show")
+def show_effective(
+    file: _File,
+    cluster: Annotated[str, typer.Option("--cluster", "-c", help="Of this cluster alone.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Every value in force, cluster by cluster, with where it was said: file:line:column, a preset, a class, or the default."""
+    document = _read(file)
+    if cluster and cluster not in document.clusters:
+        known = f"it has {', '.join(document.clusters)}"
+        raise ConfigError(
+            Problem(place=_name(file), path="clusters", value=repr(cluster), rule="has no such cluster", hint=known)
+        )
+    names = [cluster] if cluster else list(document.clusters)
+    rows = [*(row for name in names for row in _rows(document, name)), *_center_rows(document)]
+    columns: list[Column[Row]] = [
+        Column(title="cluster", cell=lambda row: row.cluster),
+        Column(title="key", cell=lambda row: row.key),
+        Column(title="value", cell=lambda row: row.value),
+        Column(title="from", cell=lambda row: row.source),
+    ]
+    show(output, rows, columns, document=[row._asdict() for row in rows])
+
+
+@app.command("schema")
+def schema() -> None:
+    """The JSON Schema of the document, for editors and other tools."""
+    write_json(reference.schema())
+    if sys.stderr.isatty():
+        typer.echo(f"Save it and begin your document with:  {reference.MODELINE}", err=True)
+
+
+class Row(NamedTuple):
+    """One value in force. `cluster` is empty for what concerns the whole document."""
+
+    cluster: str
+    key: str
+    value: str
+    source: str
+
+
+def _rows(document: Document, name: str) -> Iterator[Row]:
+    found = effective(document, name)
+    for path, value in reference.values(found.settings):
+        source = found.sources.get(path, "default")
+        yield Row(name, reference.key(path), value, source)
+    steps = ", ".join(reference.text(step, "share") for step in found.steps)
+    yield Row(name, "steps in force", steps, "traffic_ratio, then step_ratios above it")
+    for line in reach.lines(document, name):
+        extra = f" via {line.outbound}" if line.outbound != "direct" else ""
+        place = document.place(("clusters", name, "lines", line.id.partition("/")[2].partition("@")[0]))
+        yield Row(name, f"line {line.id}", f"{line.endpoint}{extra}", place)
+
+
+def _center_rows(document: Document) -> Iterator[Row]:
+    written = document.center.model_fields_set
+    for path, value in reference.values(document.center):
+        source = document.place(("center", *path)) if path[0] in written else "default"
+        yield Row("", f"center.{reference.key(path)}", value, source)
+    for name in document.agents:
+        yield Row(
+            "",
+            f"agents.{name}",
+            str(reach.locality_of(document, name)) or "no locality",
+            document.place(("agents", name)),
+        )
+
+
+def _read(file: str) -> Document:
+    if file == _STDIN:
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                Problem(place=_name(file), path="", value="", rule=f"is no UTF-8 text (byte {error.start})", hint="")
+            ) from None
+    else:
+        text = text_of(Path(file))
+    return reach.read(text, name=_name(file), environ=os.environ)
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == _STDIN else file
+
+
+def _counts(document: Document) -> dict[str, int]:
+    lines = sum(len(reach.lines(document, name)) for name in document.clusters)
+    return {"clusters": len(document.clusters), "lines": lines, "agents": len(document.agents)}
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _agents(counts: dict[str, int]) -> str:
+    return _many(counts["agents"], "agent") if counts["agents"] else "any agent that joins"
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {
+        "place": problem.place,
+        "path": problem.path,
+        "value": problem.value,
+        "rule": problem.rule,
+        "hint": problem.hint,
+    }
