@@ -109,6 +109,13 @@ class Board:
             self.clusters[name] = Published(cluster)
         return numbered
 
+    def remember(self, rows: Iterable[tuple[int, Change]]) -> None:
+        """Decisions of earlier epochs, oldest first, each with its epoch: at a start, before anything is published."""
+        last = 0
+        for epoch, change in rows:
+            last = max(last + 1, epoch * _NUMBERS)
+            self._changes.append(Numbered(last, change))
+
     def drop(self, name: str) -> None:
         """A cluster left the document; who waits for it learns so."""
         if cell := self.clusters.pop(name, None):

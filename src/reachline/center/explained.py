@@ -7,11 +7,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.owner import Owner
 from reachline.core import telling
 from reachline.core.explain import explain
+from reachline.errors import JournalError
 from reachline.model import LineId, Seconds
+from reachline.store.history import told
 
 __all__ = ["Explainer"]
 
@@ -41,4 +44,7 @@ class Explainer:
         return time.strftime("%H:%M:%S", time.localtime(self._board.origin + at_ms / 1000))
 
     def _then(self, line: LineId, at: Seconds) -> Mapping[str, object]:
-        raise NotImplementedError
+        try:
+            return told(self._journal, line, at=at).document()
+        except JournalError as error:
+            raise RefusedError(404, "not_in_journal", str(error), "ask for a moment that the journal holds") from error

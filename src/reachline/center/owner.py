@@ -71,13 +71,24 @@ class Owner:
 
     # -- evidence ------------------------------------------------------------------------------------------------
 
-    def report(self, vantage: VantageId, reports: Sequence[Report], *, doubt: int = 0, ends_round: bool = True) -> int:
-        """One part of a heartbeat; the journal's sequence number to wait for. Lines it may not vote on are counted and left."""
+    def report(
+        self,
+        vantage: VantageId,
+        reports: Sequence[Report],
+        *,
+        standing: Sequence[Report] = (),
+        doubt: int = 0,
+        ends_round: bool = True,
+    ) -> int:
+        """One part of a heartbeat; the journal's sequence number to wait for. Lines it may not vote on are counted and left.
+
+        `standing` are earlier reports of the same lines by other kinds, for a vantage that sends its kinds one by one.
+        """
         now_ms = self._board.clock()
         known = self._known(vantage, reports)
         self._board.counts["reports_unknown", ""] += len(reports) - len(known)
         last = 0
-        for scope, rows in _by_scope(known, self._scopes).items():
+        for scope, rows in _by_scope([*known, *standing], self._scopes).items():
             readings = tuple((LineId(row.line), row.reading) for row in rows)
             last = self._append(Reported(scope=scope, at_ms=now_ms, vantage=vantage, doubt=doubt, readings=readings))
             self._ledgers[scope].report(vantage, readings, now_ms=now_ms, doubt=doubt)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from reachline.center.board import Board
 from reachline.doors import reach
@@ -14,9 +15,16 @@ from reachline.doors.settings import Document
 from reachline.errors import ConfigError
 from reachline.net import reload
 
-__all__ = ["Documents", "digest"]
+__all__ = ["Documents", "Source", "digest"]
 
 log = logging.getLogger("reachline.center")
+
+
+class Source(NamedTuple):
+    """Where a document came from, and its text when it was read."""
+
+    path: Path
+    text: str
 
 
 def digest(document: Document) -> str:
@@ -27,11 +35,12 @@ def digest(document: Document) -> str:
 class Documents:
     """One cell with the document in force. Written by its own task."""
 
-    def __init__(self, document: Document, source: Path | None, environ: Mapping[str, str], board: Board) -> None:
+    def __init__(self, document: Document, source: Source | None, environ: Mapping[str, str], board: Board) -> None:
         self.current = document
         self.apply: Callable[[Document], None] = lambda _: None
         """Makes a new document the one that agents and ledgers follow."""
-        self._source = source
+        self._source = source.path if source else None
+        self._text = source.text if source else ""
         self._environ = environ
         self._board = board
 
@@ -39,20 +48,30 @@ class Documents:
         """Follows the file until cancelled; returns at once where there is none."""
         if self._source is None:
             return
-        async for text in reload.watch(self._source):
+        async for text in reload.changes(self._source, known=self._text):
             self.take(text)
 
-    def take(self, text: str) -> bool:
-        """Another text of the document: in force within a tick, or refused with all its problems."""
-        status = self._board.config
+    def take(self, text: str | ConfigError) -> bool:
+        """Another content of the file: in force within a tick, or refused with all its problems."""
         try:
+            if isinstance(text, ConfigError):
+                raise text
             document = reach.read(text, name=str(self._source or ""), environ=self._environ)
         except ConfigError as error:
-            problems = tuple(map(str, error.problems))
-            self._board.config = status._replace(is_current=False, problems=problems, attempts=status.attempts + 1)
-            self._board.counts["reloads", "refused"] += 1
-            log.warning("document_refused", extra={"problems": len(problems), "first": problems[0]})
+            self._refuse(error)
             return False
+        self._swap(document)
+        return True
+
+    def _refuse(self, error: ConfigError) -> None:
+        status = self._board.config
+        problems = tuple(map(str, error.problems))
+        self._board.config = status._replace(is_current=False, problems=problems, attempts=status.attempts + 1)
+        self._board.counts["reloads", "refused"] += 1
+        log.warning("document_refused", extra={"problems": len(problems), "first": problems[0]})
+
+    def _swap(self, document: Document) -> None:
+        status = self._board.config
         restart = reach.changes(self.current, document)
         self.current = document
         self.apply(document)
@@ -67,4 +86,3 @@ class Documents:
         self._board.counts["reloads", "applied"] += 1
         if restart:
             log.warning("restart_needed", extra={"keys": ", ".join(restart)})
-        return True

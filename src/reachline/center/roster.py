@@ -17,6 +17,8 @@ __all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Roster"]
 FORGET_MS: Final = 3_600_000
 """A joined agent counts for the quorum this long after it fell silent. Longer than any restart or upgrade of a host, so that
 a cut-off center does not come to believe that the few agents it still hears are all there are."""
+_MOST_JOINED: Final = 1_000
+"""Agents that joined unnamed: far above what a document without `agents:` is for, a bound to what strangers can make us keep."""
 _MOST_TEXT: Final = 120
 """Characters of an agent's id: it stands in labels, log lines and paths."""
 
@@ -84,13 +86,37 @@ class Roster:
         if not hello.agent or len(hello.agent) > _MOST_TEXT or not hello.agent.isprintable():
             return f"an agent id is 1…{_MOST_TEXT} printable characters"
         if not self._expected:
-            return ""
+            return self._no_room(VantageId(hello.agent))
         row = self._expected.get(VantageId(hello.agent))
         if row is None:
             return f"agent {hello.agent!r} is not in the document's agents"
         if row.token and not hmac.compare_digest(row.token.encode(), hello.token.encode()):
             return f"agent {hello.agent!r} did not give its token"
         return ""
+
+    def _no_room(self, id_: VantageId) -> str:
+        is_full = id_ not in self._agents and len(self._agents) >= _MOST_JOINED
+        return f"{_MOST_JOINED} agents have joined; name them in the document's agents" if is_full else ""
+
+    def foreign(self, id_: VantageId, now_ms: int) -> str:
+        """An agent of another make reported over HTTP: it counts like one that attached. Why it may not, or empty text."""
+        if self._expected and id_ not in self._expected:
+            return f"agent {id_!r} is not in the document's agents"
+        if refused := "" if self._expected else self._no_room(id_):
+            return refused
+        agent = self._agents.setdefault(id_, Agent(id=id_, release="foreign"))
+        agent.last_ms = now_ms
+        agent.heartbeats += 1
+        return ""
+
+    def token(self, id_: VantageId) -> str:
+        """What the agent must show, or empty text."""
+        row = self._expected.get(id_)
+        return row.token if row else ""
+
+    def localities(self) -> dict[VantageId, Locality]:
+        """Where each agent stands."""
+        return {id_: agent.locality for id_, agent in self._agents.items()}
 
     def attach(self, hello: Hello, session: int, now_ms: int) -> Agent:
         """The agent that `hello` names, spoken for by `session` from now on; the document's locality wins over its own."""

@@ -25,7 +25,8 @@ from reachline.center.hold import Hold
 from reachline.center.intake import Intake
 from reachline.center.ledgers import Compiled, compiled
 from reachline.center.owner import Owner
-from reachline.center.reloading import Documents, digest
+from reachline.center.reloading import Documents, Source, digest
+from reachline.center.remembered import remembered
 from reachline.center.roster import Agent, Expected, Roster
 from reachline.center.stream import Stream
 from reachline.core.ledger import Ledger
@@ -56,7 +57,7 @@ class Started(NamedTuple):
 class Options:
     """What a start adds to the document."""
 
-    source: Path | None = None
+    source: Source | None = None
     """The document's file, watched for changes; None: it never changes."""
     console: Path | None = None
     """Directory of the console's files."""
@@ -134,8 +135,11 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     now_ms = clock()
     recovered = recover(document.center.journal)
     roster = Roster(_expected(document))
-    config = ConfigStatus(name=str(options.source or ""), digest=digest(document), loaded=round(time.time(), 3))
+    config = ConfigStatus(
+        name=str(options.source.path) if options.source else "", digest=digest(document), loaded=round(time.time(), 3)
+    )
     board = Board(clock=clock, origin=time.time() - now_ms / 1000, roster=roster, config=config)
+    board.remember(remembered(document.center.journal))
     board.version = Version(max(journal.epoch, recovered.version.epoch + 1), 0)
     stream = Stream(board)
     ledgers = _ledgers(wanted, recovered, board, now_ms)

@@ -15,7 +15,7 @@ from reachline.center.api.refused import RefusedError
 from reachline.center.board import dumps
 from reachline.wire import view
 
-__all__ = ["MAX_BODY", "Guard"]
+__all__ = ["MAX_BODY", "Guard", "shows"]
 
 MAX_BODY: Final = 1 << 20
 """Bytes: a batch of 1 000 outcomes is a tenth of it."""
@@ -49,7 +49,7 @@ class Guard:
         if (
             self._token
             and scope["path"] not in _OPEN_PATHS
-            and not _shows(headers.get("authorization", ""), self._token)
+            and not shows(headers.get("authorization", ""), self._token)
         ):
             return 401, "unauthorized", "this center asks for its token: Authorization: Bearer …"
         is_write = scope["type"] == "websocket" or scope["method"] not in _READING
@@ -61,7 +61,7 @@ class Guard:
         return None
 
 
-def _shows(authorization: str, token: str) -> bool:
+def shows(authorization: str, token: str) -> bool:
     """A bearer token, or a browser's Basic password, equal to the token."""
     kind, _, value = authorization.partition(" ")
     shown = value.strip()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from reachline.center.api.desk import Desk
+from reachline.center.api.guard import shows
 from reachline.center.api.reading import json_answer, unknown_cluster
 from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
+from reachline.doors import heartbeat
+from reachline.errors import ConfigError
+from reachline.model import Kind, LineId
 from reachline.wire import view
+from reachline.wire.frame import Report
 from reachline.wire.posted import OutcomesDocument, read_outcomes
 
 __all__ = ["routes"]
@@ -21,6 +26,7 @@ _REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     404: {"model": model(view.ErrorDocument)},
     413: {"model": model(view.ErrorDocument)},
 }
+_AMBIGUOUS: Final = 409
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -43,7 +49,79 @@ def routes(desk: Desk) -> APIRouter:
         await _stored(desk, record)
         return json_answer({"taken": len(known), "unknown": unknown}, 202)
 
+    @router.post("/heartbeats", status_code=202, responses={**_REFUSALS, 409: {"model": model(view.ErrorDocument)}})
+    async def heartbeats(request: Request) -> Response:
+        """One heartbeat of a foreign agent, as the source document writes it; an optional `line` says which line it means."""
+        answer = "unknown"
+        try:
+            found = _foreign(desk, await request.body(), request.headers.get("authorization", ""))
+            answer = "taken"
+        except RefusedError as error:
+            answer = "ambiguous" if error.status == _AMBIGUOUS else answer
+            raise
+        finally:
+            desk.board.counts["reports_foreign", answer] += 1
+        report = Report(line=found.line, reading=heartbeat.reading(found.heartbeat))
+        others = _other_kinds(desk, found, report.reading.kind)
+        record = desk.owner.report(found.heartbeat.agent, [report], standing=others)
+        await _stored(desk, record)
+        return json_answer({"line": found.line}, 202)
+
     return router
+
+
+class _Matched(NamedTuple):
+    line: LineId
+    heartbeat: heartbeat.ForeignHeartbeat
+
+
+def _foreign(desk: Desk, body: bytes, authorization: str) -> _Matched:
+    """The heartbeat and the one line it speaks of; RefusedError for one that cannot be taken."""
+    try:
+        found = heartbeat.read(body)
+    except ConfigError as error:
+        problems = "; ".join(map(str, error.problems))
+        raise RefusedError(400, "malformed", problems, "the fields are those of the source document") from error
+    roster = desk.board.roster
+    token = roster.token(found.agent)
+    if token and not desk.token and not shows(authorization, token):
+        raise RefusedError(
+            401, "unauthorized", f"agent {found.agent!r} did not give its token", "Authorization: Bearer …"
+        )
+    lines = [line for cell in desk.board.cells() for line in cell.value.lines.values()]
+    line = heartbeat.match(found, lines, roster.localities())
+    if isinstance(line, tuple):
+        raise _unmatched(found, line)
+    if refused := roster.foreign(found.agent, desk.board.clock()):
+        raise RefusedError(403, "unknown_agent", refused, "name it there, or leave `agents` out")
+    desk.owner.members()
+    return _Matched(line, found)
+
+
+def _unmatched(found: heartbeat.ForeignHeartbeat, candidates: tuple[LineId, ...]) -> RefusedError:
+    target = f"{found.target} as seen by {found.agent}"
+    if candidates:
+        hint = "say which with the key `line`"
+        return RefusedError(
+            _AMBIGUOUS,
+            "ambiguous_target",
+            f"{target} may be {len(candidates)} lines",
+            hint,
+            extra={"candidates": candidates},
+        )
+    return RefusedError(404, "unknown_target", f"no line has the target {target}", "GET /api/v1/lines names them")
+
+
+def _other_kinds(desk: Desk, found: _Matched, kind: Kind) -> list[Report]:
+    """What the same agent said of the line by other kinds and still counts: a ledger wants all kinds of a line together."""
+    cluster = desk.board.find(found.line)
+    fresh_ms = cluster[0].rules.quorum.fresh_ms if cluster else 0
+    now_ms = desk.board.clock()
+    return [
+        Report(line=found.line, reading=seen.reading)
+        for (vantage, other), seen in sorted(desk.board.readings.seen(found.line).items())
+        if vantage == found.heartbeat.agent and other is not kind and now_ms - seen.at_ms <= fresh_ms
+    ]
 
 
 def _schema(document: type) -> dict[str, Any]:

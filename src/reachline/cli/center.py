@@ -1,0 +1,58 @@
+"""`reachline center FILE`: judge lines and publish weights until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reachline import console
+from reachline.center.reloading import Source
+from reachline.center.run import Options, Started, run
+from reachline.cli.logs import LogFormat, start_logging
+from reachline.doors import reach
+from reachline.doors.settings import Document
+from reachline.net import reload
+
+__all__ = ["command"]
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The document: clusters, lines, agents, center.")],
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="ADDRESS", help="One more address for agents: host:port or unix:/path."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow a public address without TLS and authentication.")
+    ] = False,
+    log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run a center: agents report to it, it judges, publishes weights, and keeps a journal.
+
+    Ends cleanly on SIGINT and SIGTERM. The document is read again when its file changes.
+    """
+    start_logging(log_format, log_level)
+    text = reload.text_of(file)
+    document = reach.read(text, name=str(file), environ=os.environ)
+    assets = Path(console.__file__).parent
+    options = Options(
+        source=Source(file, text), console=assets, also=tuple(also or ()), insecure=insecure, environ=os.environ
+    )
+    asyncio.run(_until_signalled(document, options))
+
+
+async def _until_signalled(document: Document, options: Options) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run(document, options, stop=stop, ready=_say)
+
+
+def _say(started: Started) -> None:
+    print(f"reachline center: {started.http} (agents: {', '.join(started.grpc)})", flush=True)
