@@ -255,7 +255,7 @@ class Prober:
 
     # -- results -----------------------------------------------------------------------------------------------------------
 
-    def _done(  # noqa: PLR0913, PLR0917  the engine hands over scalars: an object for each result costs a fifth of the speed
+    def _done(  # noqa: PLR0917  the engine hands over scalars: an object for each result costs a fifth of the speed
         self,
         token: int,
         failure: Failure | None,

@@ -16,7 +16,7 @@ from reachline.agent.reports import Reporter, reference_plans
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink
 from reachline.model import Seconds
-from reachline.wire.frame import SLICE, Hello, Hint, Plan, Report
+from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report
 
 __all__ = ["run"]
 
@@ -70,6 +70,7 @@ class _Agent:
         )
         self._settings, self._boot = settings, boot
         self._heartbeat: Seconds = 10.0
+        self._lines: tuple[LinePlan, ...] = ()
         self._at_once = asyncio.Event()
         self._urgent: dict[str, None] = {}
         self._some_urgent = asyncio.Event()
@@ -94,7 +95,8 @@ class _Agent:
             reporter.look(loop.time())
             parts = reporter.slices()
             for number, lines in enumerate(parts, 1):
-                await self._send(reporter, lines, part=(number, len(parts)))
+                if lines or self.uplink.is_attached:
+                    await self._send(reporter, lines, part=(number, len(parts)))
                 if number < len(parts):
                     await asyncio.sleep(min(_GAP, self._heartbeat / len(parts)))
             await _within(self._at_once, due - loop.time())
@@ -138,6 +140,9 @@ class _Agent:
             case Plan():
                 self._heartbeat = frame.heartbeat_ms / 1_000
                 self.prober.adopt((*self.references, *frame.lines))
+                if frame.lines != self._lines:
+                    self._lines = frame.lines
+                    self._at_once.set()
                 log.info("plan_adopted", extra={"plan": frame.number, "lines": len(frame.lines)})
             case Hint():
                 self.prober.suspect(frame.suspects)

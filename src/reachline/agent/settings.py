@@ -58,7 +58,11 @@ def checked(**options: object) -> AgentRun:
     try:
         return AgentRun.model_validate(options)
     except ValidationError as error:
-        raise ConfigError(*(_problem(found["loc"], found["msg"], found["input"]) for found in error.errors())) from None
+        found = error.errors()
+        # A tuple with a wrong item is also "too short": one mistake, one line.
+        inner = {each["loc"][0] for each in found if len(each["loc"]) > 1}
+        told = (each for each in found if len(each["loc"]) > 1 or each["loc"][0] not in inner)
+        raise ConfigError(*(_problem(each["loc"], each["msg"], each["input"]) for each in told)) from None
 
 
 _OPTIONS = {"centers": "--center", "sources": "--source", "references": "--reference"}

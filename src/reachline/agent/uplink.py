@@ -63,6 +63,8 @@ class Uplink:
         self._ending = asyncio.Event()
         self._reason = ""
         self._complaint = ""
+        self.is_attached = False
+        """Whether a center has us now."""
 
     def wake(self) -> None:
         """There is something in the outbox."""
@@ -84,6 +86,7 @@ class Uplink:
                 if self._ending.is_set():
                     return
                 self._complain(address, reason)
+                self.is_attached = False
                 if asyncio.get_running_loop().time() - began >= _GOOD:
                     failures = 0
             failures += 1
@@ -120,7 +123,7 @@ class Uplink:
             raise _refusal(
                 transport.peer, f"the center speaks protocol {welcome.protocol[0]}, this agent {PROTOCOL[0]}"
             )
-        self._complaint = ""
+        self._complaint, self.is_attached = "", True
         log.info(
             "center_attached", extra={"center": transport.peer, "release": welcome.release, "epoch": welcome.epoch}
         )
@@ -165,10 +168,13 @@ class Uplink:
         await transport.finish(_FAREWELL)
 
     def _complain(self, address: str, reason: str) -> None:
-        """Once for each new reason, not once for each try."""
-        if reason != self._complaint:
+        """Once for each loss and each new reason, not once for each try."""
+        fields = {"center": address, "reason": reason, "waiting": len(self._outbox)}
+        if self.is_attached:
+            log.warning("center_lost", extra=fields)
+        elif reason != self._complaint:
             self._complaint = reason
-            log.warning("center_lost", extra={"center": address, "reason": reason, "waiting": len(self._outbox)})
+            log.warning("center_not_reached", extra=fields)
 
 
 async def _first(frames: AsyncIterator[bytes]) -> bytes:

@@ -1,0 +1,72 @@
+"""`reachline agent --id ID --center ADDR`: probe what a center asks for, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Annotated, Final
+
+import typer
+
+from reachline.agent.run import run
+from reachline.agent.settings import AgentRun, checked
+from reachline.cli.logs import LogFormat, start_logging
+
+__all__ = ["TOKEN", "command"]
+
+TOKEN: Final = "REACHLINE_AGENT_TOKEN"  # noqa: S105  the variable's name
+"""A token belongs in the environment: a command line is seen by everybody on the machine."""
+
+
+def command(
+    name: Annotated[str, typer.Option("--id", help="This vantage's name; it has one vote.")],
+    center: Annotated[
+        list[str], typer.Option("--center", metavar="ADDR", help="host:port or unix:/path; several are tried in turn.")
+    ],
+    zone: Annotated[str, typer.Option(help="Where it is, where the center's document does not say.")] = "",
+    region: Annotated[str, typer.Option(help="The zone's region.")] = "",
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="IP", help="Own address that probes leave from; several alternate."),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference",
+            metavar="TARGET",
+            help="Target near this agent that always answers; while all fail, we are cut off.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of all chance (jitter, back-off), so that a run repeats.")] = None,
+    log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run an agent: it probes the lines that a center's plan names and reports what it sees; the center judges.
+
+    It waits for a center that is away, and keeps its reports. Ends cleanly on SIGINT and SIGTERM. A token is read from
+    REACHLINE_AGENT_TOKEN.
+    """
+    given = {"rate": rate, "seed": seed}
+    settings = checked(
+        id=name,
+        centers=tuple(center),
+        zone=zone,
+        region=region,
+        sources=tuple(source or ()),
+        references=tuple(reference or ()),
+        token=os.environ.get(TOKEN, ""),
+        **{key: value for key, value in given.items() if value is not None},
+    )
+    start_logging(log_format, log_level)
+    asyncio.run(_until_signalled(settings))
+
+
+async def _until_signalled(settings: AgentRun) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run(settings, stop=stop)
