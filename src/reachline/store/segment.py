@@ -43,12 +43,14 @@ ROOT: Final = bytes(16)
 
 _SUFFIX: Final = ".db"
 _UNFINISHED: Final = ".new"
-_COMPANIONS: Final = ("", "-wal", "-shm")
+_COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
 _CHUNK: Final = 2_000
 """Records a reader takes in one go: it never holds a snapshot long enough to keep the writer's log from being reset."""
 _BUSY_MS: Final = 5_000
 _FINISH_MS: Final = 200
 """What waiting for a reader is worth where nothing depends on it."""
+_READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+_MEND: Final = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 _APPLICATION: Final = 0x52_4C_4A_31
 """`RLJ1` in the file's header, so that `file` and we know what it is."""
 
@@ -144,7 +146,7 @@ def size_of(path: Path) -> int:
 
 def settle(path: Path) -> None:
     """Fold the log a killed writer left beside the segment into it, so that one file is all of it."""
-    if Path(f"{path}-wal").exists():
+    if any(Path(f"{path}{companion}").exists() for companion in _COMPANIONS[1:]):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             _finish(connection)
@@ -167,6 +169,8 @@ def create(directory: Path, meta: Meta) -> Path:
     unfinished = path.with_suffix(_UNFINISHED)
     try:
         connection = apsw.Connection(str(unfinished))
+        # From the first moment in the mode it is written in: a later switch could be torn by a kill.
+        connection.execute("PRAGMA journal_mode=WAL").fetchall()
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA application_id={_APPLICATION}")
         connection.execute(f"PRAGMA user_version={meta.schema}")
@@ -198,7 +202,6 @@ class SegmentWriter:
         self._scopes: dict[Scope, int] = {}
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         self._connection.set_busy_timeout(_BUSY_MS)
-        self._connection.execute("PRAGMA journal_mode=WAL").fetchall()
         self._connection.execute("PRAGMA synchronous=FULL")
 
     def write(self, records: Iterable[tuple[int, Record]], resume: Resume | None = None) -> None:
@@ -314,17 +317,22 @@ class Segment:
 
 
 def _reader(path: Path) -> apsw.Connection:
-    """Read-only; where the directory does not let SQLite coordinate (read-only media), the file is taken as finished."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(uri, flags=flags)
+    """Read-only where possible. A segment whose writer died while finishing it has to be mended by whoever opens it first;
+    where the directory does not let SQLite mend or coordinate (read-only media), the file is taken as it is.
+    """
+    uri = path.absolute().as_uri()
+    connection = apsw.Connection(f"{uri}?mode=ro", flags=_READ)
     connection.set_busy_timeout(_BUSY_MS)
     try:
         connection.execute("SELECT 1 FROM meta").fetchall()
-    except (apsw.CantOpenError, apsw.ReadOnlyError):
+    except apsw.ReadOnlyError:
+        connection = apsw.Connection(f"{uri}?mode=rw", flags=_MEND)
+        connection.set_busy_timeout(_BUSY_MS)
+        connection.execute("SELECT 1 FROM meta").fetchall()
+    except apsw.CantOpenError:
         if Path(f"{path}-wal").exists():
             raise
-        connection = apsw.Connection(f"{uri}&immutable=1", flags=flags)
+        connection = apsw.Connection(f"{uri}?immutable=1", flags=_READ)
     return connection
 
 
