@@ -156,7 +156,7 @@ def moving(rng: Random, names: Sequence[LineId], *, noise: float) -> tuple[tuple
     return tuple(rows)
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.5), (0.02, 5.5), (0.2, 7.5)])
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.5), (0.02, 6.0), (0.2, 8.0)])
 def test_a_quiet_reading_costs_what_its_figures_moved(noise: float, most: float) -> None:
     names = [LineId(f"payments/line-{number:03}@az1") for number in range(100)]
     rng, bodies = Random(7), Bodies()

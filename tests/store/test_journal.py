@@ -1,0 +1,365 @@
+"""An open journal: epochs, its clock, who may write, what is on disk when, and what a refusing disk leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reachline.core.ledger import Ledger
+from reachline.errors import JournalError, LocalProtocolError
+from reachline.model import Scope
+from reachline.store.journal import Journal, recover
+from reachline.store.records import Members, Reported
+from reachline.store.replay import replay
+from reachline.store.segment import Meta, Segment, listed
+from reachline.testing import builders
+from reachline.testing.storm import SCOPES, Tick, act, begin, held, perform
+
+SOURCE = Path(__file__).parents[2] / "src"
+SEED = 11
+FOLLOWED = len(SCOPES)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def journal(directory: Path) -> Iterator[Journal]:
+    opened = Journal.open(directory)
+    yield opened
+    opened.close()
+
+
+def storm(
+    journal: Journal, ledgers: Mapping[Scope, Ledger], numbers: range, *, at_ms: int = 0, every_ms: int = 1
+) -> int:
+    """Acts of a storm at times of their own; the last sequence number."""
+    last = 0
+    for number in numbers:
+        done = act(SEED, number, at_ms + number * every_ms)
+        if isinstance(done, Tick):
+            last = journal.append(perform(ledgers, done))
+        else:
+            last = journal.append(done)
+            perform(ledgers, done)
+    return last
+
+
+def segments(directory: Path) -> list[str]:
+    return [path.name for path in listed(directory)]
+
+
+def members(at_ms: int) -> Members:
+    return Members(scope=SCOPES[0], at_ms=at_ms, vantages=frozenset())
+
+
+def test_an_epoch_is_stored_before_open_returns_and_grows_whatever_the_wall_clock_says(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Journal.open(directory)
+    with Segment(listed(directory)[-1]) as segment:
+        stored = segment.meta.epoch
+    first.close()
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns - 3_600 * 10**9)
+
+    second = Journal.open(directory)
+    second.close()
+
+    assert stored == first.epoch == pytest.approx(time.time(), abs=10)
+    assert second.epoch == first.epoch + 1
+
+
+@pytest.mark.parametrize("step_s", [-86_400, 0, 86_400])
+def test_the_clock_never_goes_back_over_a_restart_whatever_the_wall_clock_did(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    journal = Journal.open(directory)
+    journal.follow(begin(journal.epoch))
+    journal.append(members(7_000))
+    journal.close()
+    now_ns = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns + step_s * 10**9)
+
+    again = Journal.open(directory)
+    now_ms = again.timeline()()
+    again.close()
+
+    assert now_ms > 7_000
+    assert now_ms == pytest.approx(max(7_001, step_s * 1_000), abs=5_000)
+
+
+def test_the_clock_is_monotonic_and_blind_to_wall_steps_while_it_runs(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = journal.timeline()
+    before = clock()
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+
+    assert before <= clock() <= before + 5_000
+
+
+def test_a_second_center_on_the_same_journal_is_told_who_has_it(journal: Journal, directory: Path) -> None:
+    with pytest.raises(JournalError, match=rf"another center \(process {os.getpid()}\) writes this journal"):
+        Journal.open(directory)
+
+    journal.close()
+    Journal.open(directory).close()
+
+
+def test_a_directory_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(JournalError, match="file: cannot keep a journal here"):
+        Journal.open(tmp_path / "file")
+
+
+def test_what_is_durable_is_in_the_file_for_anybody_who_reads_it(journal: Journal, directory: Path) -> None:
+    ledgers = begin(journal.epoch)
+
+    async def run() -> bool:
+        journal.follow(ledgers)
+        return await journal.durable(storm(journal, ledgers, range(50)))
+
+    assert asyncio.run(run())
+    assert held(directory) == 50
+
+
+def test_many_waiters_of_one_commit_all_hear_of_it(journal: Journal) -> None:
+    async def run() -> list[bool]:
+        numbers = [journal.append(members(at_ms)) for at_ms in range(200)]
+        return await asyncio.gather(*map(journal.durable, numbers))
+
+    assert asyncio.run(run()) == [True] * 200
+
+
+@pytest.mark.alone
+def test_a_record_is_on_disk_within_a_group_commit(journal: Journal) -> None:
+    async def run() -> list[float]:
+        spent = []
+        for at_ms in range(30):
+            started = time.perf_counter()
+            assert await journal.durable(journal.append(members(at_ms)))
+            spent.append(time.perf_counter() - started)
+        return sorted(spent)
+
+    # 10 ms of waiting for company and the commit itself; the median, for the disk is shared.
+    assert asyncio.run(run())[15] <= 0.02
+
+
+@pytest.mark.alone
+def test_appending_a_part_of_100_lines_costs_its_caller_nearly_nothing(journal: Journal) -> None:
+    rows = tuple((builders.line(f"l{number}").id, builders.healthy()) for number in range(100))
+    part = Reported(scope=SCOPES[0], at_ms=1, vantage=builders.vantages(1)[0], readings=rows)
+    spent = []
+
+    for _ in range(200):
+        started = time.perf_counter()
+        journal.append(part)
+        spent.append(time.perf_counter() - started)
+
+    assert sorted(spent)[100] <= 0.0003
+
+
+def test_an_append_after_close_is_our_own_fault(journal: Journal) -> None:
+    journal.close()
+
+    with pytest.raises(LocalProtocolError):
+        journal.append(members(1))
+
+
+def test_segments_are_cut_by_age_and_each_opens_with_every_ledger(directory: Path) -> None:
+    journal = Journal.open(directory, segment=60)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+
+    storm(journal, ledgers, range(300), at_ms=1_000, every_ms=1_000)
+    journal.close()
+
+    assert segments(directory) == [f"segment-{number:08}.db" for number in range(1, 6)]
+    for path in listed(directory):
+        with Segment(path) as segment:
+            opened = [stored for stored in segment.records() if stored.kind == 1]
+        assert sorted(str(stored.scope) for stored in opened) == sorted(map(str, SCOPES))
+    assert replay(directory).difference is None
+
+
+def test_a_restart_goes_on_exactly_where_the_records_end(directory: Path) -> None:
+    journal = Journal.open(directory, segment=40, resume=5)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+    storm(journal, ledgers, range(200), every_ms=300)
+    journal.close()
+
+    found = recover(directory)
+
+    assert {scope: ledger.freeze() for scope, ledger in found.ledgers.items()} == {
+        scope: ledger.freeze() for scope, ledger in ledgers.items()
+    }
+    assert (found.epoch, found.version) == (journal.epoch, max(one.snapshot().version for one in ledgers.values()))
+    assert found.last_ms == 199 * 300
+    assert found.records < 30  # from the newest resume point, not from the segment's beginning
+
+
+def test_a_journal_that_never_was_recovers_to_nothing(directory: Path) -> None:
+    assert recover(directory).ledgers == {}
+
+
+def test_a_start_that_got_no_further_than_its_epoch_keeps_what_was_before(directory: Path) -> None:
+    journal = Journal.open(directory)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+    storm(journal, ledgers, range(60))
+    journal.close()
+    Journal.open(directory).close()
+
+    found = recover(directory)
+
+    assert found.ledgers[SCOPES[0]].freeze() == ledgers[SCOPES[0]].freeze()
+    assert replay(directory).difference is None
+
+
+def test_a_reader_reads_on_while_the_writer_writes(journal: Journal, directory: Path) -> None:
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+    storm(journal, ledgers, range(40))
+    assert journal.flush(10)
+
+    with Segment(listed(directory)[-1]) as segment:
+        reading = segment.records()
+        first = next(reading)
+        storm(journal, ledgers, range(40, 80))
+        assert journal.flush(10)
+        later = [stored.seq for stored in segment.records(after=FOLLOWED + 40)]
+
+    assert first.seq == 1
+    assert later == list(range(FOLLOWED + 41, FOLLOWED + 81))
+
+
+def test_retention_by_size_drops_whole_segments_and_never_the_newest(directory: Path) -> None:
+    journal = Journal.open(directory, segment=20, keep_bytes=1)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+
+    storm(journal, ledgers, range(300), every_ms=500)
+    journal.close()
+
+    assert len(segments(directory)) == 1
+    assert recover(directory).ledgers[SCOPES[0]].freeze() == ledgers[SCOPES[0]].freeze()
+    assert replay(directory).difference is None
+
+
+def test_retention_by_age_keeps_what_is_young(directory: Path) -> None:
+    journal = Journal.open(directory, segment=20, keep_age=50)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+
+    storm(journal, ledgers, range(300), every_ms=500)
+    journal.close()
+
+    with Segment(listed(directory)[0]) as oldest, Segment(listed(directory)[1]) as second:
+        assert (oldest.meta.number > 1, second.meta.opened_ms >= 150_000 - 50_000 - 20_000) == (True, True)
+    assert replay(directory).difference is None
+
+
+def altered(directory: Path, **changes: object) -> None:
+    """The newest segment as if another release had written it."""
+    path = listed(directory)[-1]
+    connection = sqlite3.connect(path)
+    (body,) = connection.execute("SELECT body FROM meta").fetchone()
+    meta = msgspec.structs.replace(msgspec.json.decode(body, type=Meta), **changes)
+    connection.execute("UPDATE meta SET body = ?", (msgspec.json.encode(meta).decode(),))
+    connection.execute(f"PRAGMA user_version = {meta.schema}")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"schema": 99}, "schema 99 is newer than this release reads"),
+        ({"semantics": 99, "release": "9.9"}, "written by 9.9 with semantics 99"),
+    ],
+)
+def test_another_schema_or_other_semantics_is_not_comparable_and_says_so(
+    directory: Path, changes: dict[str, object], told: str
+) -> None:
+    Journal.open(directory).close()
+    altered(directory, **changes)
+
+    for attempt in (Journal.open, recover, replay):
+        with pytest.raises(JournalError, match=f"{told}.*not comparable"):
+            attempt(directory)
+
+
+REFUSING = """
+import asyncio, resource, sys
+from pathlib import Path
+from reachline.store.journal import Journal
+from reachline.testing.storm import Tick, act, begin, perform
+
+directory, limit = Path(sys.argv[1]), resource.RLIM_INFINITY
+journal = Journal.open(directory)
+ledgers = begin(journal.epoch)
+journal.follow(ledgers)
+assert journal.flush(10)
+
+async def some(numbers):
+    answers = []
+    for number in numbers:
+        done = act(11, number, number * 10)
+        if isinstance(done, Tick):
+            last = journal.append(perform(ledgers, done))
+        else:
+            last = journal.append(done)
+            perform(ledgers, done)
+        answers.append(await journal.durable(last))
+    return answers
+
+async def main():
+    well = await some(range(20))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limit))
+    full = await some(range(20, 60))
+    alarm = journal.alarm
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    number, again = 60, [False]
+    while not again[-1] and number < 3000:
+        again = await some(range(number, number + 1))
+        number += 1
+        await asyncio.sleep(0.01)
+    again = await some(range(number, number + 20))
+    print(all(well), any(full), bool(alarm), all(again), bool(journal.alarm), journal.lost > 0)
+
+asyncio.run(main())
+journal.close()
+for scope, ledger in ledgers.items():
+    Path(f"{directory}.{scope.cluster}").write_bytes(ledger.freeze())
+"""
+
+
+def test_a_disk_that_refuses_never_stops_the_judge_and_leaves_a_marked_gap(directory: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", REFUSING, str(directory)],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout.split()) == (0, ["True", "False", "True", "True", "False", "True"]), ran.stderr
+    done, found = replay(directory), recover(directory)
+    assert (done.difference, done.gaps) == (None, 1)
+    for scope, ledger in found.ledgers.items():
+        assert ledger.freeze() == Path(f"{directory}.{scope.cluster}").read_bytes()
