@@ -35,13 +35,13 @@ _KEEPALIVE_MS: Final = 5_000
 """A peer that vanished without a FIN is noticed within twice this: before its votes go stale at 25 s."""
 _SHARED: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_send_message_length", MAX_FRAME),
-    ("grpc.max_receive_message_length", MAX_FRAME),
     ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
     ("grpc.http2.max_pings_without_data", 0),
 )
 _CHANNEL: Final = (
     *_SHARED,
+    ("grpc.max_receive_message_length", MAX_FRAME),
     # The center is ours: an http_proxy of the environment is for the world outside.
     ("grpc.enable_http_proxy", 0),
     # Else a new channel inherits the back-off of the last one's dead connection, and our own back-off means nothing.
@@ -50,6 +50,8 @@ _CHANNEL: Final = (
 )
 _SERVER: Final = (
     *_SHARED,
+    # Twice what is allowed comes in, so that the codec can refuse it by name; gRPC would end the stream without a word to us.
+    ("grpc.max_receive_message_length", 2 * MAX_FRAME),
     # Two centers on one port would share its agents by chance; the second one must fail instead.
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_permit_without_calls", 1),
