@@ -56,11 +56,9 @@ def exposition(desk: Desk) -> bytes:
 
 
 def _family(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> str:
+    """One metric with its samples; nothing where there are none."""
     full = f"reachline_{name}"
-    rows = "".join(
-        f"{full}{labels} {value:g}\n" if value != int(value) else f"{full}{labels} {int(value)}\n"
-        for labels, value in samples
-    )
+    rows = "".join([f"{full}{labels} {value!r}\n" for labels, value in samples])
     return f"# HELP {full} {help_}\n# TYPE {full} {kind}\n{rows}" if rows else ""
 
 
@@ -105,10 +103,11 @@ def _of_lines(board: Board) -> Iterator[str]:
         "line_blind",
         "gauge",
         "1 while no fresh vantage sees the line.",
-        [(labels, row.standing.blind) for labels, row in whole],
+        [(labels, int(row.standing.blind)) for labels, row in whole],
     )
     for name, help_ in _FIGURES.items():
-        known = [(labels, getattr(row.figures, field)) for labels, row in whole for field in (name.partition("_")[0],)]
+        field = name.partition("_")[0]
+        known = [(labels, getattr(row.figures, field)) for labels, row in whole]
         yield _family(f"line_{name}", "gauge", help_, [(labels, value) for labels, value in known if value is not None])
 
 
@@ -134,7 +133,7 @@ def _one_of(rows: Iterable[_Row], states: tuple[Health, ...] | tuple[Gate, ...])
     for row in rows:
         for state in states:
             name = HEALTHS[state] if isinstance(state, Health) else GATES[state]
-            yield f'{row.labels},state="{name}"}}', state in (row.standing.health, row.standing.gate)
+            yield f'{row.labels},state="{name}"}}', int(state in (row.standing.health, row.standing.gate))
 
 
 def _of_center(desk: Desk) -> Iterator[str]:
@@ -146,7 +145,7 @@ def _of_center(desk: Desk) -> Iterator[str]:
         "config_last_reload_successful",
         "gauge",
         "1 while the document on disk is the one in force.",
-        [("", board.config.is_current)],
+        [("", int(board.config.is_current))],
     )
     yield _family(
         "config_last_reload_success_timestamp_seconds",
@@ -163,7 +162,9 @@ def _of_center(desk: Desk) -> Iterator[str]:
         "Times a slow reader was dropped and resynchronised.",
         [("", desk.stream.live.dropped)],
     )
-    yield _family("journal_writable", "gauge", "1 while the journal takes records.", [("", not board.journal_fault)])
+    yield _family(
+        "journal_writable", "gauge", "1 while the journal takes records.", [("", int(not board.journal_fault))]
+    )
     for name, value in desk.journal_figures().items():
         kind = "counter" if name.endswith("_total") else "gauge"
         yield _family(f"journal_{name}", kind, f"Journal: {name.replace('_', ' ')}.", [("", value)])

@@ -36,7 +36,7 @@ class Documents:
     """One cell with the document in force. Written by its own task."""
 
     def __init__(self, document: Document, source: Source | None, environ: Mapping[str, str], board: Board) -> None:
-        self.current = document
+        self.current = self._started = document
         self.apply: Callable[[Document], None] = lambda _: None
         """Makes a new document the one that agents and ledgers follow."""
         self._source = source.path if source else None
@@ -72,7 +72,7 @@ class Documents:
 
     def _swap(self, document: Document) -> None:
         status = self._board.config
-        restart = reach.changes(self.current, document)
+        restart = reach.changes(self._started, document)
         self.current = document
         self.apply(document)
         self._board.config = status._replace(
@@ -80,7 +80,7 @@ class Documents:
             loaded=round(time.time(), 3),
             is_current=True,
             problems=(),
-            restart=tuple(sorted({*status.restart, *restart})),
+            restart=restart,
             attempts=status.attempts + 1,
         )
         self._board.counts["reloads", "applied"] += 1

@@ -121,7 +121,7 @@ async def _serve(parts: _Parts, stop: asyncio.Event, ready: Callable[[], None]) 
 
 def _bind(document: Document) -> http.Bound:
     scheme = "https" if document.center.tls else "http"
-    return http.bind(document.center.http, path="center.http", scheme=scheme)
+    return http.bind(document.center.http, path="center.http", place=document.place(("center", "http")), scheme=scheme)
 
 
 def _identity(document: Document) -> http.Identity | None:

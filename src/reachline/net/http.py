@@ -44,25 +44,28 @@ class Identity(NamedTuple):
     key: str
 
 
-def split_address(address: str, *, path: str) -> tuple[str, int]:
+def split_address(address: str, *, path: str, place: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[v6]:port`; ConfigError where it is neither."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65_535 or not host:
-        raise ConfigError(_problem(path, address, "must be host:port", "for example 127.0.0.1:7680"))
+        raise ConfigError(
+            Problem(place=place, path=path, value=address, rule="must be host:port", hint="for example 127.0.0.1:7680")
+        )
     return host.strip("[]"), int(port)
 
 
-def bind(address: str, *, path: str, scheme: str = "http") -> Bound:
+def bind(address: str, *, path: str, place: str = "bind", scheme: str = "http") -> Bound:
     """A listening socket on `host:port` (port 0: any free one) or `unix:/path`; ConfigError says who holds it and what to do."""
     if address.startswith("unix:"):
-        return _bind_path(address.removeprefix("unix:"), path=path)
-    host, port = split_address(address, path=path)
+        return _bind_path(address.removeprefix("unix:"), path=path, place=place)
+    host, port = split_address(address, path=path, place=place)
     try:
         family, kind, proto, _, where = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
-        raise ConfigError(_problem(path, address, f"the name does not resolve ({error.strerror})")) from error
+        rule = f"the name does not resolve ({error.strerror})"
+        raise ConfigError(Problem(place=place, path=path, value=address, rule=rule)) from error
     listener = socket.socket(family, kind, proto)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -70,13 +73,13 @@ def bind(address: str, *, path: str, scheme: str = "http") -> Bound:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(refused_bind(error, address, path=path)) from error
+        raise ConfigError(refused_bind(error, address, path=path, place=place)) from error
     listener.setblocking(False)
     shown = f"[{host}]" if ":" in host else host
     return Bound(listener, f"{scheme}://{shown}:{listener.getsockname()[1]}")
 
 
-def _bind_path(name: str, *, path: str) -> Bound:
+def _bind_path(name: str, *, path: str, place: str) -> Bound:
     """A Unix socket; a file that a killed process left there makes room, one that answers does not."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -87,27 +90,24 @@ def _bind_path(name: str, *, path: str) -> Bound:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(refused_bind(error, f"unix:{name}", path=path)) from error
+        raise ConfigError(refused_bind(error, f"unix:{name}", path=path, place=place)) from error
     listener.setblocking(False)
     return Bound(listener, f"unix:{name}")
 
 
-def refused_bind(error: OSError, address: str, *, path: str) -> Problem:
+def refused_bind(error: OSError, address: str, *, path: str, place: str) -> Problem:
     """Why an address cannot be taken, in one line."""
+    hint = ""
     match error.errno:
         case errno.EADDRINUSE:
-            hint = "stop the other process (`ss -ltnp` names it) or choose another port"
-            return _problem(path, address, "the address is in use", hint)
+            rule, hint = "the address is in use", "stop who listens there (`ss -ltnp` names it) or choose another port"
         case errno.EACCES | errno.EPERM:
-            return _problem(path, address, "no permission to bind it", "ports below 1024 need privileges")
+            rule, hint = "no permission to bind it", "ports below 1024 need privileges"
         case errno.EADDRNOTAVAIL:
-            return _problem(path, address, "no interface of this machine has this address")
-        case _:
-            return _problem(path, address, os.strerror(error.errno or 0))
-
-
-def _problem(path: str, value: str, rule: str, hint: str = "") -> Problem:
-    return Problem(place="bind", path=path, value=value, rule=rule, hint=hint)
+            rule = "no interface of this machine has this address"
+        case number:
+            rule = os.strerror(number or 0)
+    return Problem(place=place, path=path, value=address, rule=rule, hint=hint)
 
 
 @asynccontextmanager
@@ -140,9 +140,8 @@ async def serving(
     except OSError as error:
         listener.close()
         where = identity.certificate if identity else ""
-        raise ConfigError(
-            _problem("center.tls", where, f"the certificate cannot be loaded ({error.strerror or error})")
-        ) from error
+        rule = f"the certificate cannot be loaded ({error.strerror or error})"
+        raise ConfigError(Problem(place="tls", path="center.tls", value=where, rule=rule)) from error
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     try:
