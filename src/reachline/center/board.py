@@ -191,9 +191,12 @@ class Board:
         """The line's decisions that are kept, oldest first."""
         return tuple(row.change for row in self._changes if row.change.line == line)
 
+    def _unix(self, at_ms: int) -> Seconds:
+        return round(self.origin + at_ms / 1000, 3)
+
     def _is_after(self, row: Numbered, since: float) -> bool:
         # Epochs are Unix seconds, so a number is above 2**50 and no Unix time is.
-        return row.number > since if since >= _NUMBERS * 2**20 else self.origin + row.change.at_ms / 1000 > since
+        return row.number > since if since >= _NUMBERS * 2**20 else self._unix(row.change.at_ms) > since
 
     def page(self, cluster: Cluster, line: Line) -> dict[str, object]:
         """What a line's page shows beside votes: its row, readings, history and decisions."""
@@ -215,8 +218,7 @@ class Board:
         self, point: tuple[int, Seconds | None, Seconds | None, float | None, float | None, int]
     ) -> dict[str, float | None]:
         at_ms, p50, p95, loss, timeout, weight = point
-        at = round(self.origin + at_ms / 1000, 3)
-        return {"at": at, "p50": p50, "p95": p95, "loss": loss, "timeout": timeout, "weight": weight}
+        return {"at": self._unix(at_ms), "p50": p50, "p95": p95, "loss": loss, "timeout": timeout, "weight": weight}
 
     def spark(self, line: LineId, points: int) -> list[tuple[float | None, float | None, float | None]]:
         """The last points of a line's history as [p95, loss, timeout]."""
