@@ -66,8 +66,13 @@ class Prober:
         changed: Callable[[Probed], None] | None = None,
         sources: Sequence[str] = (),
         rate: float | None = None,
+        rounds: int | None = None,
     ) -> None:
-        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did; `rate` caps attempts a second."""
+        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did.
+
+        `rate` caps attempts a second; `rounds` ends the probing of each line after so many.
+        """
+        self._rounds = rounds
         self._rng, self._tell, self._changed, self._sources, self._rate = rng, ended, changed, tuple(sources), rate
         self._columns = Columns()
         self._probes: dict[Key, Probed] = {}
@@ -209,7 +214,7 @@ class Prober:
 
     def _reschedule(self, probed: Probed) -> None:
         """Its next round by what is known now; an earlier appointment is void."""
-        if probed.can_run:
+        if probed.can_run and (self._rounds is None or probed.number < self._rounds):
             every, now = probed.every(self._factor), self._loop.time()
             self._appoint(probed, tempo.next_due(probed.place, every, probed.last, now, self._rng))
 

@@ -1,0 +1,114 @@
+"""What `watch` is told to look at: targets as people type them, and the plans they become. Every mistake at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qs
+
+from pydantic_core import PydanticCustomError
+
+from reachline.agent.prober import OWN_SERVER
+from reachline.doors.addresses import parse_target
+from reachline.doors.units import refuse
+from reachline.errors import ConfigError, Problem
+from reachline.model import Endpoint, Kind, Seconds
+from reachline.net.echo import forbidden
+from reachline.talk import build
+from reachline.wire.frame import LinePlan, ProbePlan
+
+__all__ = ["Pace", "Target", "read_targets"]
+
+_KINDS: Final = {
+    "tcp": Kind.TCP,
+    "http": Kind.HTTP,
+    "https": Kind.HTTP,
+    "tls": Kind.TLS,
+    "dns": Kind.DNS,
+    "icmp": Kind.ICMP,
+}
+_DNS: Final = "dns://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often, and for how long an answer is waited for."""
+
+    interval: Seconds = 1.0
+    timeout: Seconds = 1.0
+    patience: Seconds = 2.0
+    """Beyond the timeout: a late answer is seen as late, not as lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One target, by the text it was given as."""
+
+    text: str
+    kind: Kind
+    plan: LinePlan
+
+
+def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
+    """The targets in order; ConfigError with one problem for each that is malformed, given twice, or not allowed here."""
+    targets, problems = [], []
+    for text in texts:
+        try:
+            targets.append(_target(text, pace))
+        except PydanticCustomError as error:
+            found = error.context or {}
+            problems.append(_problem(text, str(found.get("rule", error)), str(found.get("hint", ""))))
+        except ConfigError as error:
+            problems += (_problem(text, problem.rule, problem.hint) for problem in error.problems)
+    twice = sorted({text for text in texts if texts.count(text) > 1}) if len(set(texts)) < len(texts) else ()
+    problems += (_problem(text, "is given twice") for text in twice)
+    problems += _not_allowed(targets)
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+    return tuple(targets)
+
+
+def _target(text: str, pace: Pace) -> Target:
+    url, options = _question(text) if _is_question(text) else (text, {})
+    endpoint = Endpoint(scheme="dns", host="", port=53) if url == OWN_SERVER else parse_target(url)
+    kind = _KINDS[endpoint.scheme]
+    build(kind, endpoint, options)
+    every = round(1_000 * pace.interval)
+    probe = ProbePlan(
+        kind=kind,
+        interval_ms=every,
+        suspect_interval_ms=every,
+        timeout_ms=round(1_000 * pace.timeout),
+        patience_ms=round(1_000 * pace.patience),
+        options=options,
+    )
+    return Target(text=text, kind=kind, plan=LinePlan(line=text, target=url, probes=(probe,)))
+
+
+def _is_question(text: str) -> bool:
+    """`dns://name[@server][?type=…]`; with a path it is the document's own form, `dns://server/name`."""
+    return text.startswith(_DNS) and "/" not in text.removeprefix(_DNS)
+
+
+def _question(text: str) -> tuple[str, dict[str, str | int | bool]]:
+    rest, _, query = text.removeprefix(_DNS).partition("?")
+    name, _, server = rest.partition("@")
+    if not name:
+        raise refuse("must say what to ask for", "dns://example.org, or dns://example.org@10.0.0.2")
+    options: dict[str, str | int | bool] = {"name": name}
+    if kind := parse_qs(query).get("type"):
+        options["type"] = kind[0]
+    return f"{_DNS}{server}" if server else OWN_SERVER, options
+
+
+def _not_allowed(targets: Sequence[Target]) -> list[Problem]:
+    pings = [target for target in targets if target.kind is Kind.ICMP]
+    if not pings:
+        return []
+    rule, _, hint = forbidden().partition(": ")
+    return [_problem(target.text, rule, hint) for target in pings] if rule else []
+
+
+def _problem(text: str, rule: str, hint: str = "") -> Problem:
+    return Problem(place=text, path="", value="", rule=rule, hint=hint)
