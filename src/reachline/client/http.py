@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
 import threading
@@ -243,7 +244,11 @@ def _bounded(length: int) -> int:
 def _words(error: Exception) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
         return "the connection was closed before the answer was complete"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.errno is not None:
+        # The system's words: a library's own carry addresses, and the same trouble would look new each time. TLS and
+        # resolver have numbers of their own.
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 async def _addresses(center: CenterAddress) -> tuple[tuple[int, tuple[str, int]], ...]:
