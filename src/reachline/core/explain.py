@@ -58,6 +58,7 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
     facts = {fact.name: fact.value for fact in deciding.facts} if deciding else {}
     name = deciding.rule if deciding else ""
     next_ms, comes = _next(view, rules, now_ms)
+    held = f"; {words.rule('guard.last_line', facts)}" if view.row.held else ""
     return Explanation(
         line=view.line.id,
         now_ms=now_ms,
@@ -65,7 +66,7 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
         base=view.line.base,
         rule=name,
         decided_ms=deciding.at_ms if deciding else None,
-        because=words.rule(name, facts),
+        because=words.rule(name, facts) + held,
         votes=deciding.votes if deciding else (),
         facts=deciding.facts if deciding else (),
         current=tuple(ballot.vote for _, ballot in view.ballots if ballot.vote is not None),

@@ -77,9 +77,10 @@ def vote(cast: Vote) -> str:
     if base in _RATES:
         found = f"{cast.numerator} of {cast.denominator} ({percent(cast.numerator, cast.denominator)})"
         limit = percent(cast.limit, 1_000)
+    elif cast.numerator >= CENSORED_US:
+        found, limit = f"the slowest 5 % got no answer ({cast.denominator} attempts did)", milliseconds(cast.limit)
     else:
-        found = f"{milliseconds(cast.numerator)} over {cast.denominator} answers"
-        limit = milliseconds(cast.limit)
+        found, limit = f"{milliseconds(cast.numerator)} over {cast.denominator} answers", milliseconds(cast.limit)
     if not cast.limit:
         return f"{name}: {found}"
     return f"{name}: {found}, {'limit' if cast.zone in (Zone.D, Zone.F) else 'degraded from'} {limit}"
@@ -140,13 +141,11 @@ def percent(part: int, whole: int) -> str:
     if whole <= 0:
         return "0 %"
     tenths = (1_000 * part + whole // 2) // whole
-    return f"{tenths // 10} %" if tenths >= 100 or tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10} %"
+    return f"{(tenths + 5) // 10} %" if tenths >= 100 or tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10} %"
 
 
 def milliseconds(microseconds: int) -> str:
-    """An RTT as `0.43 ms`, `12.3 ms`, `350 ms`; in words where nobody answered."""
-    if microseconds >= CENSORED_US:
-        return "no answer"
+    """An RTT as `0.43 ms`, `12.3 ms`, `350 ms`."""
     if microseconds < 1_000:
         return f"{microseconds / 1_000:.2f} ms"
     return f"{microseconds / 1_000:.1f} ms" if microseconds < 100_000 else f"{(microseconds + 500) // 1_000} ms"
