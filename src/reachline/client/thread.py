@@ -28,8 +28,12 @@ class Background:
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """The coroutine begins; this returns at once."""
-        self._thread.start()
+        """The coroutine begins; this returns at once. RuntimeError where the system has no thread to spare."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the thread call `function` soon; nothing happens where it has ended."""
