@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from reachline.model import Clock, Endpoint, Failure, Seconds
 from reachline.net.kernel import bind, words_of
 from reachline.net.result import Phases
+from reachline.net.wheel import NEVER
 from reachline.talk import Conversation, Probe
 from reachline.talk.way import Way
 
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
 
-__all__ = ["NEVER", "Attempt", "Home", "Job", "Ready", "Route", "SockAddr", "opened"]
+__all__ = ["Attempt", "Home", "Job", "Ready", "Route", "SockAddr", "opened"]
 
 SockAddr = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module takes it."""
 
 _FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
-
-NEVER: Final = 2**63 - 1
-"""A time in ns that does not come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +88,8 @@ class Attempt:
         "route",
         "rtt",
         "sent",
+        "serial",
+        "serial",
         "sock",
         "speech",
         "status",
@@ -99,14 +99,15 @@ class Attempt:
         "wall",
     )
 
-    def __init__(self, job: Job, lateness_us: int, began: int, step: Callable[[Attempt, int], None]) -> None:
+    def __init__(self, job: Job, serial: int, lateness_us: int, began: int) -> None:
         self.job = job
+        self.serial = serial
         self.lateness_us = lateness_us
         self.began = began
         """Monotonic ns, right before the first packet was handed over."""
         self.wall = 0
         """CLOCK_REALTIME ns at the same moment; 0 on the hot path, which needs no stamps."""
-        self.step = step
+        self.step: Callable[[Attempt, int], None] = _unbegun
         self.deadline = NEVER
         self.over = False
         self.overdue = False
@@ -147,20 +148,21 @@ class Home(Protocol):
     contexts: Contexts
     clocks: Clocks
 
-    def watch(self, attempt: Attempt, events: int) -> None:
-        """Call the attempt's step when its descriptor is ready."""
+    def watch(self, attempt: Ready, fd: int, events: int) -> None:
+        """Call `attempt.ready` when the descriptor is ready."""
 
-    def adopt(self, fd: int, owner: Ready, events: int) -> None:
-        """Watch a descriptor that serves many attempts."""
-
-    def disown(self, fd: int) -> None:
-        """Watch it no more."""
+    def unwatch(self, fd: int) -> None:
+        """Not any more."""
 
     def reconnect(self, attempt: Attempt) -> None:
         """Close the attempt's descriptor and connect anew by TCP, within the same deadline."""
 
     def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
         """End the attempt: its descriptor is closed, its result leaves. `took_us` decides whether it was late."""
+
+
+def _unbegun(attempt: Attempt, events: int) -> None:
+    """The step before the first one: nothing can happen yet."""
 
 
 def opened(home: Home, attempt: Attempt, route: Route, kind: int) -> SocketType | None:

@@ -48,7 +48,7 @@ class Datagram:
             self._failed(attempt, error)
             return
         attempt.sent += 1
-        home.watch(attempt, EPOLLIN)
+        home.watch(attempt, attempt.fd, EPOLLIN)
 
     def _ready(self, attempt: Attempt, events: int) -> None:
         sock = attempt.sock

@@ -123,7 +123,7 @@ class Echo:
     def _open(self, key: Key) -> _Socket:
         sock = open_socket(*key)
         opened = self._sockets[key] = _Socket(self, sock, key[0])
-        self.home.adopt(sock.fileno(), opened, EPOLLIN)
+        self.home.watch(opened, sock.fileno(), EPOLLIN)
         return opened
 
     def _give_up(self, attempt: Attempt, events: int) -> None:
@@ -136,7 +136,7 @@ class Echo:
         code = error.errno or 0
         failure = kernel.failure_of(code)
         if failure is Failure.AGENT and code != errno.ENOBUFS and (opened := self._sockets.pop(key, None)):
-            self.home.disown(opened.sock.fileno())
+            self.home.unwatch(opened.sock.fileno())
             opened.sock.close()  # its address or interface may be gone: the next attempt opens anew
         attempt.note = "no permission for ICMP" if code in {errno.EPERM, errno.EACCES} else kernel.words_of(code)
         self.home.settle(attempt, failure, 0)

@@ -14,25 +14,20 @@ windows, plans and centers.
 
 from __future__ import annotations
 
-import functools
-import random
 import select
 import time
 from collections.abc import Callable
 from typing import Final
 
-from reachline.model import Failure, Seconds
-from reachline.net import kernel, route
-from reachline.net.attempt import NEVER, Attempt, Job, Ready, Route
+from reachline.model import Clock, Failure, Seconds
+from reachline.net import bare, kernel
+from reachline.net.attempt import Attempt, Job, Ready, Route
 from reachline.net.clocks import Clocks
-from reachline.net.datagram import Datagram
-from reachline.net.echo import Echo
-from reachline.net.resolve import Answer, Resolver
+from reachline.net.launch import Launcher
+from reachline.net.resolve import Resolver
 from reachline.net.result import Counters, Done, Phases
-from reachline.net.stream import Stream
 from reachline.net.tls import Contexts
 from reachline.net.wheel import Wheel
-from reachline.talk.way import Way
 
 __all__ = ["Counters", "Done", "Engine", "Job", "Phases"]
 
@@ -72,19 +67,14 @@ class Engine:
         self.ns = self.clocks.ns
         self._done = done
         self._overdue = overdue
-        self._resolver = resolver or Resolver()
         self._limit = kernel.budget(limit)
-        self._chance = random.SystemRandom()
-        self._stream = Stream(self)
-        self._datagram = Datagram(self)
-        self._echo = Echo(self, self._chance.getrandbits(16))
+        self._launcher = Launcher(self, resolver or Resolver())
         self._timer = kernel.Timer()
         self.epoll.register(self._timer.fileno(), select.EPOLLIN)
         self._starts: Wheel[tuple[int, Job]] = Wheel()
-        self._deadlines: Wheel[Attempt] = Wheel()
+        self._deadlines: Wheel[int] = Wheel()
         self._ready: dict[int, Ready] = {}
-        self._attempts: set[Attempt] = set()
-        self._routes: dict[int, Route] = {}
+        self._attempts: dict[int, Attempt | bare.Bare] = {}
         self._cancelled: set[int] = set()
         self._taken: list[tuple[int, Job]] = []
         self._turning = False
@@ -111,19 +101,17 @@ class Engine:
             self._sweep()
         due = int(at * _NS)
         self._starts.add(due, (due, job))
-        if not self._turning and ((armed := self._timer.armed_ns) is None or due < armed):
-            self._arm()
+        if due < self._timer.armed_ns:
+            self.arm()
 
     def cancel(self, token: int) -> None:
         """Drop all starts and attempts of `token`; `done` is not called for them."""
         self._cancelled.add(token)
-        if not self._turning:
-            self._arm()
+        self.arm()
 
     def address(self, job: Job) -> str:
         """The numeric address the newest attempt went to; empty while the name is not resolved."""
-        found = self._routes.get(job.token)
-        return found.address[0] if found is not None and found.job is job else ""
+        return self._launcher.address(job)
 
     def counters(self) -> Counters:
         """A reading of the counters; worst_* begin anew with it."""
@@ -153,15 +141,14 @@ class Engine:
             self._turn()
         finally:
             self._turning = False
-            if not self._closed:
-                self._arm()
+            self.arm()
 
     def close(self) -> None:
         """End all attempts without a result and release every descriptor. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        for attempt in tuple(self._attempts):
+        for attempt in tuple(self._attempts.values()):
             attempt.over = True
             self._release(attempt)
         self._attempts.clear()
@@ -169,8 +156,7 @@ class Engine:
         self._taken.clear()
         self._starts.sweep(_nothing)
         self._deadlines.sweep(_nothing)
-        self._echo.close()
-        self._resolver.close()
+        self._launcher.close()
         self._timer.close()
         self.epoll.close()
 
@@ -179,7 +165,7 @@ class Engine:
     def _turn(self) -> None:
         now = self.ns()
         self._turns += 1
-        if (armed := self._timer.armed_ns) is not None and armed <= now:
+        if (armed := self._timer.armed_ns) <= now:
             lag = self._tally["lag_us"] = (now - armed) // 1_000
             self._tally["worst_lag_us"] = max(self._tally["worst_lag_us"], lag)
         if self._take(now + _SLICE_NS):
@@ -200,24 +186,25 @@ class Engine:
 
     def _expire(self) -> None:
         now = self.ns()
-        for attempt in self._deadlines.take(now, EXPIRIES):
-            if attempt.over:
+        for serial in self._deadlines.take(now, EXPIRIES):
+            attempt = self._attempts.get(serial)
+            if attempt is None:
                 continue
             if attempt.deadline > now:
-                self._deadlines.add(attempt.deadline, attempt)
+                self._deadlines.add(attempt.deadline, serial)
             elif attempt.overdue or attempt.verdict is not None or attempt.route is None:
-                attempt.step(attempt, 0)
+                attempt.ready(0)
             else:
                 self._pass_timeout(attempt, attempt.route)
 
-    def _pass_timeout(self, attempt: Attempt, way: Route) -> None:
+    def _pass_timeout(self, attempt: Attempt | bare.Bare, way: Route) -> None:
         """From here on it is late, and only patience ends it."""
         attempt.overdue = True
         attempt.deadline += way.patience_ns
-        self._deadlines.add(attempt.deadline, attempt)
+        self._deadlines.add(attempt.deadline, attempt.serial)
         self._tally["overdue"] += 1
         if self._overdue is not None:
-            self._overdue(attempt.job.token)
+            self._overdue(way.job.token)
 
     def _begin(self) -> None:
         taken = self._taken = self._starts.take(self.ns(), STARTS)
@@ -229,117 +216,51 @@ class Engine:
             self._started += 1
             self._lateness += late
             self._worst_lateness = max(self._worst_lateness, late)
-            attempt = Attempt(job, late, now, self._unnamed)
+            way = self._launcher.route(job, now)
             if len(self._attempts) >= self._limit:
-                self._shed(attempt)
-                continue
-            self._attempts.add(attempt)
-            way = self._routes.get(job.token)
-            if way is not None and way.job is job and way.until > now:
-                self._launch(attempt, way)
-            else:
-                self._find(attempt, now)
+                self._shed(Attempt(job, self._started, late, now))
+            elif way is None or not way.bare or not self._begin_bare(way, late, now):
+                attempt = self._attempts[self._started] = Attempt(job, self._started, late, now)
+                self._launcher.launch(attempt, way, now)
 
-    def _launch(self, attempt: Attempt, way: Route) -> None:
-        attempt.route = way
-        if way.way is Way.STREAM:
-            if not way.bare:
-                if not self._is_prepared(attempt):
-                    return
-                attempt.talk = attempt.job.probe.talk(attempt.job.endpoint, self._nonce())
-            self._stream.begin(attempt, way)
-        elif way.way is Way.DATAGRAM:
-            attempt.talk = attempt.job.probe.talk(attempt.job.endpoint, self._nonce())
-            self._datagram.begin(attempt, way)
-        else:
-            self._echo.begin(attempt, way, self._nonce())
-        if not attempt.over:
-            attempt.deadline = deadline = attempt.began + way.timeout_ns
-            self._deadlines.add(deadline, attempt)
-
-    def _is_prepared(self, attempt: Attempt) -> bool:
-        """Whether its TLS can be set up at all: asked before a packet leaves, and paid for before the clock runs."""
-        secure = attempt.job.probe.secure
-        try:
-            if secure is not None:
-                self.contexts.of(secure, verify=secure.verify)
-        except OSError as error:
-            attempt.note = f"TLS cannot be set up: {error.strerror or error}"
-            self.settle(attempt, Failure.AGENT, 0)
+    def _begin_bare(self, way: Route, lateness_us: int, now: int) -> bool:
+        """Whether the hot path could take it."""
+        attempt = bare.begin(self, way, self._started, lateness_us, now)
+        if attempt is None:
             return False
+        self._attempts[attempt.serial] = attempt
+        self._deadlines.add(attempt.deadline, attempt.serial)
         return True
-
-    # -- names ----------------------------------------------------------------------------------------------------------
-
-    def _find(self, attempt: Attempt, now: int) -> None:
-        """Launch by a new route, or leave the attempt with the resolver."""
-        job = attempt.job
-        found = route.numeric(job, now)
-        if found is None:
-            host, family = job.probe.where(job.endpoint).host, route.family_of(job)
-            answer = self._resolver.cached(host, family)
-            if answer is None or (not answer.addresses and answer.until * _NS <= now):
-                attempt.deadline = now + round((job.timeout + job.patience) * _NS)
-                self._deadlines.add(attempt.deadline, attempt)
-                self._resolver.ask(host, family, functools.partial(self._resolved, attempt))
-                return
-            found = route.route(job, answer, now)
-        self._go(attempt, found)
-
-    def _resolved(self, attempt: Attempt, answer: Answer) -> None:
-        """The resolver's word, on the loop, outside a turn."""
-        if attempt.over or self._closed:
-            return
-        now = self.ns()
-        attempt.resolved_us = (now - attempt.began) // 1_000
-        self._go(attempt, route.route(attempt.job, answer, now))
-        if not self._turning:
-            self._arm()
-
-    def _go(self, attempt: Attempt, found: Route | str) -> None:
-        if isinstance(found, str):
-            self._routes.pop(attempt.job.token, None)
-            attempt.note = found
-            self.settle(attempt, Failure.RESOLVE, 0)
-            return
-        self._routes[attempt.job.token] = found
-        self._launch(attempt, found)
-
-    def _unnamed(self, attempt: Attempt, events: int) -> None:
-        """No word from the resolver within the time."""
-        del events
-        attempt.note = "the name server does not answer"
-        self.settle(attempt, Failure.RESOLVE, 0)
 
     # -- what machines use ----------------------------------------------------------------------------------------------
 
-    def watch(self, attempt: Attempt, events: int) -> None:
-        """Call the attempt's step when its descriptor is ready."""
-        self._ready[attempt.fd] = attempt
-        self.epoll.register(attempt.fd, events)
-
-    def adopt(self, fd: int, owner: Ready, events: int) -> None:
-        """Watch a descriptor that serves many attempts."""
-        self._ready[fd] = owner
+    def watch(self, attempt: Ready, fd: int, events: int) -> None:
+        """Call `attempt.ready` when the descriptor is ready."""
+        self._ready[fd] = attempt
         self.epoll.register(fd, events)
 
-    def disown(self, fd: int) -> None:
-        """Watch it no more."""
+    def unwatch(self, fd: int) -> None:
+        """Not any more."""
         if self._ready.pop(fd, None) is not None:
             self.epoll.unregister(fd)
+
+    def expect(self, attempt: Attempt, deadline: int) -> None:
+        """The attempt's time is up at `deadline`."""
+        attempt.deadline = deadline
+        self._deadlines.add(deadline, attempt.serial)
 
     def reconnect(self, attempt: Attempt) -> None:
         """Close the attempt's descriptor and connect anew by TCP, within the same deadline."""
         self._release(attempt)
         assert attempt.route is not None
-        self._stream.begin(attempt, attempt.route)
+        self._launcher.stream.begin(attempt, attempt.route)
 
     def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
         """End the attempt: its descriptor is closed, its result leaves. `took_us` decides whether it was late."""
         attempt.over = True
         if attempt.verdict is not None:
             failure, took_us, attempt.note = attempt.verdict
-        self._attempts.discard(attempt)
+        self._attempts.pop(attempt.serial, None)
         self._release(attempt)
         way = attempt.route
         late = attempt.overdue or (way is not None and took_us > way.timeout_us)
@@ -352,15 +273,38 @@ class Engine:
             attempt.status, attempt.note, attempt.lateness_us, attempt.phases,
         )  # fmt: skip
 
+    def arrived(self, attempt: bare.Bare, rtt_us: int) -> None:
+        """A bare connect ended well: `settle` for the hot path."""
+        del self._attempts[attempt.serial]
+        self._release(attempt)
+        self._finished += 1
+        way = attempt.route
+        token = way.job.token
+        if self._cancelled and token in self._cancelled:
+            return
+        late = attempt.overdue or rtt_us > way.timeout_us
+        self._done(token, None, rtt_us, Clock.TCP_INFO, late, 1, 0, 0, "", attempt.lateness_us, None)
+
+    def promoted(self, attempt: bare.Bare) -> Attempt:
+        """The ordinary attempt that goes on in its place."""
+        way = attempt.route
+        ordinary = Attempt(way.job, attempt.serial, attempt.lateness_us, attempt.began)
+        ordinary.step, ordinary.route = self._launcher.stream.step, way
+        ordinary.sock, ordinary.fd = attempt.sock, attempt.fd
+        ordinary.deadline, ordinary.overdue = attempt.deadline, attempt.overdue
+        self._attempts[attempt.serial] = ordinary
+        self._ready[attempt.fd] = ordinary
+        return ordinary
+
     # -- ours -----------------------------------------------------------------------------------------------------------
 
-    def _release(self, attempt: Attempt) -> None:
+    def _release(self, attempt: Attempt | bare.Bare) -> None:
         if (sock := attempt.sock) is not None:
             self._ready.pop(attempt.fd, None)
             attempt.sock = None
             sock.close()
-        elif attempt.key:
-            self._echo.forget(attempt)
+        elif isinstance(attempt, Attempt) and attempt.key:
+            self._launcher.drop(attempt)
 
     def _shed(self, attempt: Attempt) -> None:
         self._tally["shed"] += 1
@@ -371,28 +315,30 @@ class Engine:
         gone = self._cancelled
         self._starts.sweep(lambda start: start[1].token not in gone)
         self._taken[:] = [start for start in self._taken if start[1].token not in gone]
-        for attempt in [live for live in self._attempts if live.job.token in gone]:
+        for attempt in [live for live in self._attempts.values() if _token(live) in gone]:
             attempt.over = True
-            self._attempts.discard(attempt)
+            del self._attempts[attempt.serial]
             self._release(attempt)
         for token in gone:
-            self._routes.pop(token, None)
+            self._launcher.forget(token)
         gone.clear()
 
-    def _nonce(self) -> int:
-        """64 bits nobody can guess: a fresh id and a fresh token each time."""
-        return self._chance.getrandbits(64) or 1
-
-    def _arm(self) -> None:
+    def arm(self) -> None:
         """Set the timer for whatever comes first (past: at once); the pulse may come anywhere within its time."""
-        soonest = 1 if self._cancelled else min(self._starts.next_ns() or NEVER, self._deadlines.next_ns() or NEVER)
-        armed, now = self._timer.armed_ns or NEVER, self.ns()
+        if self._turning or self._closed:
+            return
+        soonest = 1 if self._cancelled else min(self._starts.next_ns(), self._deadlines.next_ns())
+        armed, now = self._timer.armed_ns, self.ns()
         if self._attempts and soonest > now + _PULSE_NS:
             if now < armed <= now + _PULSE_NS:
                 return
             soonest = now + _PULSE_NS
         if soonest != armed or armed <= now:
-            self._timer.arm(None if soonest == NEVER else soonest)
+            self._timer.arm(soonest)
+
+
+def _token(attempt: Attempt | bare.Bare) -> int:
+    return attempt.route.job.token if isinstance(attempt, bare.Bare) else attempt.job.token
 
 
 def _nothing(_: object) -> bool:

@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from reachline.model import Failure
+from reachline.net.wheel import NEVER
 
 __all__ = [
+    "ESTABLISHED",
+    "INFO",
+    "INFO_SIZE",
     "RECVERR",
     "RESERVE",
     "SO_TIMESTAMPNS",
@@ -27,7 +31,6 @@ __all__ = [
     "handshake",
     "raise_file_limit",
     "retransmits",
-    "sharpen",
     "stamp",
     "words_of",
 ]
@@ -41,10 +44,11 @@ RESERVE: Final = 256
 """Descriptors left to everything else in the process: uplink, API, journal."""
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """linux/in.h: the port is chosen at connect, so one source address serves 28k connections to *each* target."""
-_PR_SET_TIMERSLACK: Final = 29
-_ESTABLISHED: Final = 1
-_INFO: Final = struct.Struct("=B67xI28xI")
+ESTABLISHED: Final = 1
+"""tcpi_state of a connection that is made."""
+INFO: Final = struct.Struct("=B67xI28xI")
 """struct tcp_info: tcpi_state at 0, tcpi_rtt (us) at 68, tcpi_total_retrans at 100."""
+INFO_SIZE: Final = INFO.size
 _TIMESPEC: Final = struct.Struct("=qq")
 _NS: Final = 1_000_000_000
 
@@ -98,14 +102,14 @@ def handshake(info: Callable[[int, int, int], bytes]) -> tuple[int, int] | None:
 
     With retransmits > 0 the RTT is ambiguous (it may count from the lost SYN) and must not be used.
     """
-    state, rtt, retransmits = _INFO.unpack(info(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size))
-    return (rtt, retransmits) if state == _ESTABLISHED else None
+    state, rtt, retransmits = INFO.unpack(info(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_SIZE))
+    return (rtt, retransmits) if state == ESTABLISHED else None
 
 
 def retransmits(info: Callable[[int, int, int], bytes]) -> int:
     """SYNs sent again so far, whatever became of the connection."""
-    raw = info(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
-    return int(_INFO.unpack(raw)[2]) if len(raw) == _INFO.size else 0
+    raw = info(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_SIZE)
+    return int(INFO.unpack(raw)[2]) if len(raw) == INFO_SIZE else 0
 
 
 def stamp(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
@@ -146,11 +150,6 @@ def raise_file_limit() -> int:
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return file_limit()
-
-
-def sharpen() -> None:
-    """Ask for timers of this thread without the usual 50 us of slack."""
-    _LIBC.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 # PyDLL, not CDLL: these calls take a microsecond, and giving the GIL away for that invites another thread to keep it.
@@ -202,17 +201,15 @@ class Timer:
 
     def __init__(self) -> None:
         self._fd = _create()
-        self.armed_ns: int | None = None
-        """What it is set for, None while it is off."""
+        self.armed_ns = NEVER
+        """What it is set for."""
 
     def fileno(self) -> int:
         return self._fd
 
-    def arm(self, at_ns: int | None) -> None:
-        """Readable from `at_ns` on (past: at once); None: never."""
-        if at_ns == self.armed_ns and at_ns is None:
-            return
-        _set(self._fd, 0 if at_ns is None else max(at_ns, 1))
+    def arm(self, at_ns: int) -> None:
+        """Readable from `at_ns` on (past: at once); NEVER turns it off."""
+        _set(self._fd, 0 if at_ns == NEVER else max(at_ns, 1))
         self.armed_ns = at_ns
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class Phases(NamedTuple):
 class Done(Protocol):
     """How results leave the engine: scalars, by position, one call per attempt. Must not block; may call the engine."""
 
-    def __call__(  # noqa: PLR0913, PLR0917 (scalars: an object for each result costs a fifth of the speed)
+    def __call__(  # noqa: PLR0917 (scalars: an object for each result costs a fifth of the speed)
         self,
         token: int,
         failure: Failure | None,

@@ -6,8 +6,9 @@ import socket
 from typing import Final
 
 from reachline.model import Endpoint
-from reachline.net.attempt import NEVER, Job, Route, SockAddr
+from reachline.net.attempt import Job, Route, SockAddr
 from reachline.net.resolve import Answer, nameserver
+from reachline.net.wheel import NEVER
 from reachline.talk.secure import is_address
 from reachline.talk.way import Way
 

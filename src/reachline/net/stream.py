@@ -25,16 +25,16 @@ _UNSENT: Final = frozenset((Failure.AGENT, Failure.UNREACHABLE))
 class Stream:
     """The machine of TCP attempts: one per engine, without state of its own."""
 
-    __slots__ = ("_home", "_step")
+    __slots__ = ("_home", "step")
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._step = self._connected
+        self.step = self._connected
 
     def begin(self, attempt: Attempt, route: Route) -> None:
         """Open, bind, connect; the attempt is settled at once where that fails."""
         home = self._home
-        attempt.step = self._step
+        attempt.step = self.step
         if (sock := opened(home, attempt, route, socket.SOCK_STREAM)) is None:
             return
         if route.job.reset:
@@ -46,7 +46,7 @@ class Stream:
         if code and code != errno.EINPROGRESS:
             self._failed(attempt, code, unsent=failure_of(code) in _UNSENT)
             return
-        home.watch(attempt, EPOLLOUT)
+        home.watch(attempt, attempt.fd, EPOLLOUT)
 
     def _connected(self, attempt: Attempt, events: int) -> None:
         sock = attempt.sock

@@ -1,0 +1,148 @@
+"""Getting an attempt off: its name, its route, its TLS set up, its machine begun. Knows nothing of time but `now`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Final, Protocol
+
+from reachline.model import Failure
+from reachline.net import route as routing
+from reachline.net.attempt import Attempt, Home, Job, Route
+from reachline.net.datagram import Datagram
+from reachline.net.echo import Echo
+from reachline.net.resolve import Answer, Resolver
+from reachline.net.stream import Stream
+from reachline.talk.way import Way
+
+__all__ = ["Launcher", "Pad"]
+
+_NS: Final = 1_000_000_000
+_BATCH: Final = 512
+"""Tokens drawn from the kernel's chance at once: a system call for each would be dearer than all else of a datagram."""
+
+
+class Pad(Home, Protocol):
+    """The engine as the launcher sees it."""
+
+    def expect(self, attempt: Attempt, deadline: int) -> None:
+        """The attempt's time is up at `deadline`."""
+
+    def arm(self) -> None:
+        """Something was begun outside a turn."""
+
+
+class Launcher:
+    """Routes by token and the three machines. Written by the engine's thread only."""
+
+    __slots__ = ("_datagram", "_echo", "_nonces", "_pad", "_resolver", "_routes", "stream")
+
+    def __init__(self, pad: Pad, resolver: Resolver) -> None:
+        self._pad = pad
+        self._resolver = resolver
+        self._nonces: list[int] = []
+        self._routes: dict[int, Route] = {}
+        self.stream = Stream(pad)
+        self._datagram = Datagram(pad)
+        self._echo = Echo(pad, self._nonce() & 0xFFFF)
+
+    def route(self, job: Job, now: int) -> Route | None:
+        """The route this job took last, where it still holds."""
+        found = self._routes.get(job.token)
+        return found if found is not None and found.job is job and found.until > now else None
+
+    def address(self, job: Job) -> str:
+        """The numeric address the newest attempt went to; empty while there was none."""
+        found = self._routes.get(job.token)
+        return found.address[0] if found is not None and found.job is job else ""
+
+    def launch(self, attempt: Attempt, route: Route | None, now: int) -> None:
+        """By its route where that is known, else by what its name means; the attempt may wait for that word."""
+        if route is not None:
+            self._go(attempt, route)
+            return
+        job = attempt.job
+        found = routing.numeric(job, now)
+        if found is None:
+            host, family = job.probe.where(job.endpoint).host, routing.family_of(job)
+            answer = self._resolver.cached(host, family)
+            if answer is None or (not answer.addresses and answer.until * _NS <= now):
+                attempt.step = self._unnamed
+                self._pad.expect(attempt, now + round((job.timeout + job.patience) * _NS))
+                self._resolver.ask(host, family, functools.partial(self._resolved, attempt))
+                return
+            found = routing.route(job, answer, now)
+        self._take(attempt, found)
+
+    def forget(self, token: int) -> None:
+        """The token is not probed any more."""
+        self._routes.pop(token, None)
+
+    def drop(self, attempt: Attempt) -> None:
+        """An echo request of ours is no longer waited for."""
+        self._echo.forget(attempt)
+
+    def close(self) -> None:
+        """Release shared sockets, give lookups up."""
+        self._echo.close()
+        self._resolver.close()
+
+    def _resolved(self, attempt: Attempt, answer: Answer) -> None:
+        """The resolver's word, on the loop, outside a turn."""
+        if attempt.over:
+            return
+        now = self._pad.clocks.ns()
+        attempt.resolved_us = (now - attempt.began) // 1_000
+        self._take(attempt, routing.route(attempt.job, answer, now))
+        self._pad.arm()
+
+    def _unnamed(self, attempt: Attempt, events: int) -> None:
+        """No word from the resolver within the time."""
+        del events
+        attempt.note = "the name server does not answer"
+        self._pad.settle(attempt, Failure.RESOLVE, 0)
+
+    def _take(self, attempt: Attempt, found: Route | str) -> None:
+        if isinstance(found, str):
+            self._routes.pop(attempt.job.token, None)
+            attempt.note = found
+            self._pad.settle(attempt, Failure.RESOLVE, 0)
+            return
+        self._routes[attempt.job.token] = found
+        self._go(attempt, found)
+
+    def _go(self, attempt: Attempt, route: Route) -> None:
+        attempt.route = route
+        if not self._is_prepared(attempt):
+            return
+        nonce = self._nonce()
+        attempt.talk = route.job.probe.talk(route.job.endpoint, nonce)
+        match route.way:
+            case Way.STREAM:
+                self.stream.begin(attempt, route)
+            case Way.DATAGRAM:
+                self._datagram.begin(attempt, route)
+            case Way.ECHO:
+                self._echo.begin(attempt, route, nonce)
+        if not attempt.over:
+            self._pad.expect(attempt, attempt.began + route.timeout_ns)
+
+    def _is_prepared(self, attempt: Attempt) -> bool:
+        """Whether its TLS can be set up at all: asked before a packet leaves, and paid for before the clock runs."""
+        secure = attempt.job.probe.secure
+        if secure is None:
+            return True
+        try:
+            self._pad.contexts.of(secure, verify=secure.verify)
+        except OSError as error:
+            attempt.note = f"TLS cannot be set up: {error.strerror or error}"
+            self._pad.settle(attempt, Failure.AGENT, 0)
+            return False
+        return True
+
+    def _nonce(self) -> int:
+        """64 bits nobody can guess, never 0: a fresh id and a fresh token each time."""
+        if not self._nonces:
+            raw = os.urandom(8 * _BATCH)
+            self._nonces = [int.from_bytes(raw[at : at + 8], "big") or 1 for at in range(0, len(raw), 8)]
+        return self._nonces.pop()
