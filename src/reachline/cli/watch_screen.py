@@ -25,10 +25,13 @@ from reachline.cli.watch_text import BLOCKS, PLAIN, levels
 
 __all__ = ["WatchApp", "spark"]
 
-_EVERY: Final = 0.5
-"""Seconds between two looks at what is in sight: half a default interval, so a round is seen soon after it ended."""
-_BARS: Final = 30
-"""Bars in the table's sparkline…"""
+_EVERY: Final = 1.0
+"""Seconds between two looks at what is in sight: a default interval; people do not read faster."""
+_BARS: Final = 8, 30
+"""Bars in the table's sparkline, on a narrow and on a wide terminal."""
+_REASON: Final = 40
+"""Columns left for the reason before the sparkline grows; the line under the table tells it in full."""
+_FIGURE: Final = 8
 _GAP: Final = "×"
 _COLUMNS: Final = ("target", "state", "loss", "last", "ewma", "p50", "p95", "jitter", "clock", "history", "why")
 _WORSE: Final = ("healthy", "unknown", "degraded", "unhealthy")
@@ -45,9 +48,13 @@ _HELP: Final = """\
 [b]?[/b]      this page
 [b]q[/b]      quit; the exit code says whether all were healthy
 
-[b]state[/b] is judged by the center's rules, a round a tick. [b]loss[/b] is packets lost of packets sent: a retransmitted
-SYN counts though its connect succeeded. [b]p95[/b] needs 20 answers. [b]clock[/b] says where an RTT comes from: tcp_info and
-rx_stamp are the kernel's own. In [b]history[/b] a red gap is a round without an answer that counts, yellow one that was late."""
+[b]state[/b] is judged by the center's rules, one round a tick.
+
+[b]loss[/b] is packets lost of packets sent: a retransmitted SYN counts, though its connect succeeded.
+
+[b]p95[/b] needs 20 answers. [b]clock[/b] says where an RTT comes from: tcp_info and rx_stamp are the kernel's own.
+
+In [b]history[/b] a red gap is a round without an answer that counts, a yellow bar one that was late."""
 
 
 def spark(bars: list[Bar], *, color: bool, blocks: bool) -> Text:
@@ -92,7 +99,7 @@ class WatchApp(App[None]):
 
     TITLE = "reachline watch"
     ENABLE_COMMAND_PALETTE = False
-    CSS = "DataTable { height: 1fr; } #find { display: none; height: 3; } #find.open { display: block; } #head { height: 1; }"
+    CSS = "DataTable { height: 1fr; } #find { display: none; height: 3; } #find.open { display: block; } #head, #why { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "sort"),
         Binding("slash", "find", "filter", key_display="/"),
@@ -113,19 +120,22 @@ class WatchApp(App[None]):
         self._order = next(iter(_ORDERS))
         self._shown: list[str] = list(targets)
         """The target in each slot."""
-        self._painted: dict[int, tuple[str, Sight]] = {}
+        self._painted: dict[int, tuple[Text, ...]] = {}
+        """The cells of each slot as they were painted last."""
+        self._bars = _BARS[0]
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
         yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Static(id="why")
         yield Input(placeholder="part of a target", id="find")
         yield Footer()
 
     def on_mount(self) -> None:
         """Make the slots and begin to paint."""
         table = self._table()
-        for name in _COLUMNS:
-            table.add_column(name, width=self._width(name))
+        for name, width in self._widths().items():
+            table.add_column(name, width=width)
         self._slots()
         table.focus()
         self.watch(table, "scroll_y", self._paint, init=False)
@@ -182,9 +192,19 @@ class WatchApp(App[None]):
     def _table(self) -> DataTable[Text]:
         return self.query_one(DataTable)
 
-    def _width(self, name: str) -> int | None:
-        widths = {"target": min(max(map(len, self._targets)), 44), "state": 9, "history": _BARS, "clock": 8}
-        return widths.get(name, 60 if name == "why" else 8)
+    def _widths(self) -> dict[str, int]:
+        """Of each column: the figures first, then the reason, then bars."""
+        fixed = dict.fromkeys(_COLUMNS, _FIGURE) | {"target": min(max(map(len, self._targets)), 44), "state": 9}
+        left = self.size.width - sum(fixed[name] + 2 for name in _COLUMNS if name not in ("history", "why")) - 6
+        self._bars = max(_BARS[0], min(_BARS[1], left - _REASON))
+        return fixed | {"history": self._bars, "why": max(_REASON, left - self._bars)}
+
+    def on_resize(self) -> None:
+        """Another terminal size: other widths."""
+        for column, width in zip(self._table().ordered_columns, self._widths().values(), strict=False):
+            column.width = width
+        self._painted.clear()
+        self._table().refresh(layout=True)
 
     def _slots(self) -> None:
         """As many rows as targets are shown; the cursor stays on its target where that is still shown."""
@@ -219,18 +239,31 @@ class WatchApp(App[None]):
         self.query_one("#head", Static).update(head)
         self._paint()
 
+    def on_data_table_row_highlighted(self) -> None:
+        """The cursor moved."""
+        self._tell()
+
+    def _tell(self) -> None:
+        """Why the target under the cursor stands as it does, in full."""
+        row = self._table().cursor_row
+        sight = self._sight(self._shown[row]) if row < len(self._shown) else None
+        why = Text(f"{sight.target} is {sight.state}", no_wrap=True) if sight else Text()
+        if sight and sight.reason:
+            why.append(f": {sight.reason}", style_of(sight.state))
+        self.query_one("#why", Static).update(why)
+
     def _paint(self) -> None:
-        """Bring the slots in sight up to date; one that says what it said already costs nothing."""
+        """Bring the slots in sight up to date; a cell that says what it said already costs nothing."""
         table = self._table()
         top = max(0, int(table.scroll_y))
         for slot in range(top, min(len(self._shown), top + max(table.size.height, 1))):
             target = self._shown[slot]
-            seen = (target, self._sight(target))
-            if self._painted.get(slot) == seen:
-                continue
-            self._painted[slot] = seen
-            for column, cell in enumerate(self._cells(*seen)):
-                table.update_cell_at(Coordinate(slot, column), cell)
+            cells, before = self._cells(target, self._sight(target)), self._painted.get(slot, ())
+            self._painted[slot] = cells
+            for column, cell in enumerate(cells):
+                if not before or before[column] != cell:
+                    table.update_cell_at(Coordinate(slot, column), cell)
+        self._tell()
 
     def _cells(self, target: str, sight: Sight) -> tuple[Text, ...]:
         state = Text(sight.state, style_of(sight.state))
@@ -242,7 +275,7 @@ class WatchApp(App[None]):
             loss,
             *(Text(milliseconds(value), justify="right") for value in figures),
             Text(sight.clock or "–", "dim"),
-            self._spark(target, _BARS),
+            self._spark(target, self._bars),
             Text(sight.reason, style_of(sight.state) if sight.state != "healthy" else "yellow"),
         )
 

@@ -125,7 +125,7 @@ class Watched:
             return "waiting for the first answer"
         said = [self._fault()] if self.newest.failure is not None or self.newest.late else []
         if self._vote and self._zone in (Zone.D, Zone.F):
-            said.append(words.vote(self._vote))
+            said.append(_told(self._vote))
         elif self.health in (Health.DEGRADED, Health.UNHEALTHY):
             said.append(f"recovering: {self._row.good} of {self._rules.patience.recover} good rounds")
         return "; ".join(filter(None, said))
@@ -199,6 +199,13 @@ class Watch:
         """One target now."""
         (probed,) = prober.lines[row.target.text]
         return row.sight(prober.address(probed))
+
+
+def _told(vote: Vote) -> str:
+    """What was measured against which limit; of connecting only how often, for what went wrong is said before it."""
+    if vote.metric.endswith(".connect"):
+        return f"{vote.numerator} of the last {vote.denominator} rounds ok"
+    return words.vote(vote)
 
 
 def _failure(newest: Attempt | None) -> str | None:
