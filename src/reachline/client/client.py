@@ -233,5 +233,7 @@ def _client_id(name: str, rng: Random) -> str:
     return f"{name or socket.gethostname()}-{os.getpid()}-{rng.getrandbits(24):06x}"
 
 
+# A library is silent where its user configured no logging: the standard library's advice.
+logging.getLogger("reachline").addHandler(logging.NullHandler())
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
