@@ -17,12 +17,14 @@ import pytest
 from reachline.core.ledger import Ledger
 from reachline.errors import JournalError, LocalProtocolError
 from reachline.model import Scope
+from reachline.store import writer
 from reachline.store.journal import Journal, recover
 from reachline.store.records import Members, Reported
 from reachline.store.replay import replay
 from reachline.store.segment import Meta, Segment, listed
 from reachline.testing import builders
 from reachline.testing.storm import SCOPES, Tick, act, begin, held, perform
+from reachline.testing.wait import eventually, until
 
 SOURCE = Path(__file__).parents[2] / "src"
 SEED = 11
@@ -301,6 +303,40 @@ def test_another_schema_or_other_semantics_is_not_comparable_and_says_so(
     for attempt in (Journal.open, recover, replay):
         with pytest.raises(JournalError, match=f"{told}.*not comparable"):
             attempt(directory)
+
+
+def test_a_disk_that_hangs_is_an_alarm_for_the_waiters_and_heals_by_itself(
+    journal: Journal, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_MOST_WAITING", 20)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+    assert journal.flush(10)
+    holder = sqlite3.connect(listed(directory)[-1], isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    async def hang() -> list[bool]:
+        first = journal.append(members(1))
+        waiting = asyncio.ensure_future(journal.durable(first + 5))
+        await asyncio.sleep(0)
+        await until(lambda: journal.figures()["waiting"] == 0, what="the writer to take the first record")
+        for at_ms in range(2, 40):
+            journal.append(members(at_ms))
+        return [await waiting, await journal.durable(first + 30)]
+
+    assert asyncio.run(hang()) == [False, False]
+    assert "too slow" in journal.alarm
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    def is_well_again() -> bool:
+        journal.append(members(50))
+        return journal.flush(1) and not journal.alarm
+
+    eventually(is_well_again, what="the journal to go on")
+    journal.close()
+    done = replay(directory)
+    assert (done.difference, done.gaps) == (None, 1)
 
 
 REFUSING = """

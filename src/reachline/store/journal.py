@@ -79,9 +79,9 @@ class Journal:
         except (apsw.Error, OSError) as error:
             os.close(lock)
             raise JournalError(f"{folder}: cannot write a journal here: {error}") from error
-        except JournalError:
+        except JournalError as error:
             os.close(lock)
-            raise
+            raise JournalError(f"{error}; to begin anew, give this center another directory") from error
         return cls(writer, meta, lock=lock, segment=segment, resume=resume)
 
     def __init__(self, writer: Writer, meta: Meta, *, lock: int, segment: Seconds, resume: Seconds) -> None:
@@ -95,7 +95,7 @@ class Journal:
         self._ledgers: Mapping[Scope, Frozen] = {}
         self._cut_ms = meta.opened_ms
         self._mark_ms = meta.opened_ms
-        self._retry_at: Seconds = 0.0
+        self._retry_at: Seconds | None = None
         self._closed = False
         writer.start()
 
@@ -175,14 +175,19 @@ class Journal:
     def _before_evidence(self, at_ms: int) -> None:
         """Just before evidence is appended every ledger stands where its records say: the moment to write it down whole."""
         if self._writer.refused:
-            if time.monotonic() >= self._retry_at:
-                self._retry_at = time.monotonic() + _RETRY
-                self._cut(at_ms, continues=False, gap=True)
+            self._retry(at_ms)
         elif at_ms - self._cut_ms >= self._segment_ms:
             self._cut(at_ms, continues=True)
         elif self._ledgers and at_ms >= self._mark_ms:
             frozen = self._freeze(at_ms)
             self._writer.put(Mark(Resume(self._next - 1, at_ms, frozen)))
+
+    def _retry(self, at_ms: int) -> None:
+        if self._retry_at is None:
+            self._retry_at = time.monotonic() + _RETRY
+        elif time.monotonic() >= self._retry_at:
+            self._retry_at = None
+            self._cut(at_ms, continues=False, gap=True)
 
     def _freeze(self, at_ms: int) -> tuple[tuple[Scope, bytes], ...]:
         started = time.perf_counter()

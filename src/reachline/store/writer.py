@@ -125,6 +125,7 @@ class Writer:
 
     def put(self, item: Item) -> None:
         """Queued, or counted as lost while the disk refuses."""
+        late: list[tuple[_Waiter, bool]] = []
         with self._ready:
             if self._refused:
                 self._lose([item])
@@ -132,7 +133,10 @@ class Writer:
             self._queue.append(item)
             if len(self._queue) > _MOST_WAITING:
                 self._refuse(f"the disk is too slow: {len(self._queue)} records wait", ())
+                late = self._settled()
             self._ready.notify()
+        if late:
+            _tell(late)
 
     def forgive(self) -> Lost | None:
         """Take items again, to see whether the disk does; what was lost since it refused, None where nothing was."""
