@@ -46,7 +46,7 @@ def test_every_command_has_help_that_comes_from_its_module_and_fits_the_referenc
     page = (root / "docs/reference/cli.md").read_text()
     told = {
         name: re.findall(r"`(-{1,2}[a-z-]+)", text)
-        for name, text in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.M | re.S)
+        for name, text in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     }
     for name in COMMANDS:
         done = run(name, "--help")
