@@ -5,11 +5,17 @@ from __future__ import annotations
 import logging
 import sys
 from enum import StrEnum
+from typing import Final
 
 import structlog
 from structlog.typing import Processor
 
+from reachline.errors import ConfigError, Problem
+
 __all__ = ["LogFormat", "start_logging"]
+
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class LogFormat(StrEnum):
@@ -21,6 +27,9 @@ class LogFormat(StrEnum):
 
 def start_logging(form: LogFormat, level: str = "info") -> None:
     """Every standard-library event goes to standard error in this form; libraries from warnings up."""
+    if level not in _LEVELS:
+        hint = f"one of {', '.join(_LEVELS)}"
+        raise ConfigError(Problem(place="option", path="--log-level", value=level, rule="is no level", hint=hint))
     renderer: Processor = structlog.processors.JSONRenderer()
     if form is LogFormat.TEXT:
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())

@@ -1,0 +1,75 @@
+"""How the command line asks a running center: one request, one answer or one clear line. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from reachline.errors import ConfigError, Problem, ReachlineError
+from reachline.model import Seconds
+
+__all__ = ["CENTER", "CenterOption", "Refusal", "ask"]
+
+CENTER: Final = "http://127.0.0.1:7680"
+_PATIENCE: Final[Seconds] = 5.0
+"""A center answers in milliseconds; five seconds say that it hangs."""
+_TOKEN: Final = "REACHLINE_TOKEN"  # noqa: S105  the variable's name
+
+CenterOption = Annotated[
+    str,
+    typer.Option("--center", envvar="REACHLINE_CENTER", metavar="URL", help="The center to ask.", show_default=CENTER),
+]
+"""The annotation of a command's `center` parameter; its default is `CENTER`."""
+
+
+class Refusal(ReachlineError):  # noqa: N818  an answer, not a failure of ours
+    """The center answered with an error; `status` is its HTTP status."""
+
+    def __init__(self, status: int, message: str, hint: str) -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.status = status
+        self.message = message
+        self.hint = hint
+
+
+def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
+    """The JSON a center answers at `path`. Refusal for an error answer, ReachlineError where nobody answers, ConfigError
+    for what is no center's URL.
+    """
+    parts = urlsplit(center)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        rule, hint = "must be an http or https URL", f"for example {CENTER}"
+        raise ConfigError(Problem(place="option", path="--center", value=center, rule=rule, hint=hint))
+    headers = {"Authorization": f"Bearer {token}"} if (token := os.environ.get(_TOKEN)) else {}
+    request = urllib.request.Request(center.rstrip("/") + path, headers=headers)  # noqa: S310  the scheme was looked at
+    # A center is reached directly: a proxy of the environment is for the world outside.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=patience) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise _refusal(error) from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise ReachlineError(f"{center}: no center answers ({reason})") from error
+    except ValueError as error:
+        raise ReachlineError(f"{center}: what answers there is no center") from error
+
+
+def _refusal(error: urllib.error.HTTPError) -> Refusal:
+    with error:
+        try:
+            document = json.load(error)
+        except ValueError:
+            document = {}
+    told = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(told, dict):
+        return Refusal(error.code, f"HTTP {error.code} {error.reason}", "")
+    hint = f"set {_TOKEN}" if error.code == 401 else str(told.get("hint", ""))
+    return Refusal(error.code, str(told.get("message", "")), hint)
