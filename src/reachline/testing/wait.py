@@ -17,7 +17,7 @@ EVERY: Final[Seconds] = 0.02
 """How often a condition is asked: below what a person notices, dear to nobody."""
 
 
-def eventually(check: Callable[[], T], *, within: Seconds = 10.0, every: Seconds = EVERY, what: str = "") -> T:
+def eventually(check: Callable[[], T | None], *, within: Seconds = 10.0, every: Seconds = EVERY, what: str = "") -> T:
     """The first true answer of `check`. A failed assertion inside it counts as "not yet".
 
     AssertionError after `within` seconds, from the last failure where there was one; it names `what` and the last answer.
@@ -33,7 +33,7 @@ def eventually(check: Callable[[], T], *, within: Seconds = 10.0, every: Seconds
 
 
 async def until(
-    check: Callable[[], T] | Callable[[], Awaitable[T]],
+    check: Callable[[], T | None] | Callable[[], Awaitable[T | None]],
     *,
     within: Seconds = 10.0,
     every: Seconds = EVERY,
@@ -50,7 +50,7 @@ async def until(
         await asyncio.sleep(every)
 
 
-def _ask(check: Callable[[], T]) -> tuple[T | None, AssertionError | None]:
+def _ask(check: Callable[[], T | None]) -> tuple[T | None, AssertionError | None]:
     try:
         return check(), None
     except AssertionError as error:
@@ -58,7 +58,7 @@ def _ask(check: Callable[[], T]) -> tuple[T | None, AssertionError | None]:
 
 
 async def _ask_async(
-    check: Callable[[], T] | Callable[[], Awaitable[T]],
+    check: Callable[[], T | None] | Callable[[], Awaitable[T | None]],
 ) -> tuple[T | None, AssertionError | None]:
     try:
         answer = check()
