@@ -50,7 +50,8 @@ function callWords(calls) {
   const total = Object.values(calls.rates).reduce((sum, rate) => sum + rate, 0);
   const each = Object.entries(calls.rates).map(([line, rate]) => `${line.split("/").at(-1)} ${Math.round(rate)}`);
   const failed = calls.failed ? `, ${calls.failed.toFixed(1)} failing` : ", none failing";
-  return `${Math.round(total)} real calls/s: ${each.join(" · ")}${failed}`;
+  const open = calls.open?.length ? `; the callers' own breaker is open on ${calls.open.map((line) => line.split("/").at(-1)).join(", ")}` : "";
+  return `${Math.round(total)} real calls/s: ${each.join(" · ")}${failed}${open}`;
 }
 
 function drawSteps(list, steps, phase) {

@@ -9,7 +9,7 @@ import { colour } from "./theme.js";
 
 const SPARK = { width: 132, height: 26 };
 /** Rows that move under the eye are hard to read: a sorted column settles this often. */
-const SETTLE = 2000;
+const SETTLE = 3000;
 
 /** One column: its key for sorting (null: not sortable), title, and the value rows are ordered by. */
 const COLUMNS = [

@@ -69,6 +69,11 @@ class Narrator:
     _weight: int | None = None
     _row: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_over(self) -> bool:
+        """True while the line stands as it stood before the story."""
+        return self._state == "closed"
+
     def turned(self, scene: Scene) -> str:
         """The script turned its knobs; the words for the terminal."""
         return self._tell(scene.phase, scene.title, scene.say)
@@ -104,7 +109,9 @@ class Narrator:
     def _next(self) -> str:
         later = next((scene for scene in self.story.script if scene.at > self.elapsed), None)
         left = (later.at if later else self.story.length) - self.elapsed
-        return f"{self._fill(later.title) if later else 'the story begins again'} in {max(0, round(left))} s"
+        if left <= 0:
+            return "the story begins again once the line is healthy"
+        return f"{self._fill(later.title) if later else 'the story begins again'} in {round(left)} s"
 
     def _tell(self, phase: str, title: str, say: str) -> str:
         self.phase, self.title, self.text = phase, self._fill(title), self._fill(say)
@@ -219,6 +226,9 @@ async def _turn(stage: _Stage, narrator: Narrator, proxy: FaultProxy) -> None:
             stage.say({"print": narrator.turned(scene)})
             stage.say({"told": narrator.told()})
         await _until(begin + stage.story.length, narrator, begin)
+        while not narrator.is_over:
+            narrator.elapsed = clock() - begin
+            await asyncio.sleep(_LOOK)
         narrator.round += 1
 
 

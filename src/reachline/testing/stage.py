@@ -78,6 +78,11 @@ class Stage:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/"
 
+    @property
+    def revision(self) -> int:
+        """Of the newest delta."""
+        return self._revision
+
     def __enter__(self) -> Self:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="stage", daemon=True)
@@ -103,6 +108,11 @@ class Stage:
         self._rows[line] = after
         self._publish([after], self._changes[-1:] if rule else [])
 
+    def remove(self, line: str) -> None:
+        """The line left the document."""
+        del self._rows[line]
+        self._publish([], [], gone=[line])
+
     def page(self, line: str, **page: object) -> None:
         """What `GET /api/v1/lines/{line}` answers beside the row."""
         self._pages[line] = page
@@ -120,7 +130,7 @@ class Stage:
             "votes": list(votes), "facts": {},
         }  # fmt: skip
 
-    def _publish(self, rows: Sequence[Row], changes: Sequence[Row]) -> None:
+    def _publish(self, rows: Sequence[Row], changes: Sequence[Row], *, gone: Sequence[str] = ()) -> None:
         self._revision += 1
         self._say(
             {
@@ -128,7 +138,7 @@ class Stage:
                 **self._stamp(),
                 "after": self._revision - 1,
                 "lines": rows,
-                "gone": [],
+                "gone": list(gone),
                 "changes": changes,
                 "agents": None,
                 "panic": self.panic,

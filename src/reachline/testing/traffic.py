@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import sys
 from collections import Counter
@@ -62,11 +63,12 @@ class Traffic:
             self._caller.close()
 
     def counted(self, over: Seconds) -> dict[str, object]:
-        """What the calls since the last time came to, per second."""
+        """What the calls since the last time came to, per second, and whose lines the callers' own breaker refuses now."""
         report = {
             "rates": {line: round(count / over, 1) for line, count in sorted(self._calls.items())},
             "failed": round(self._failed / over, 1),
             "skipped": round(self._skipped / over, 1),
+            "open": list(self._client.stats().clusters[self._cluster].open),
         }
         # Lines stay in the list with rate 0: that nothing goes there any more is the news.
         self._calls = Counter(dict.fromkeys(self._calls, 0))
@@ -99,6 +101,8 @@ async def _run(center: str, cluster: str, rate: int, path: str) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    # The SDK warns when a breaker of its own opens: here that is the play, and the console tells it.
+    logging.getLogger("reachline").setLevel(logging.ERROR)
     async with await reachline.connect(center, clusters=[cluster], service="demo") as client:
         traffic = Traffic(client, cluster, path=path)
         calling = asyncio.create_task(traffic.run(rate))
