@@ -36,10 +36,10 @@ def text(found: Explanation, clock: Clock) -> str:
 
 def _cast(votes: Iterable[Vote]) -> list[str]:
     """One row for all vantages that say the same, worst first."""
-    said: dict[tuple[int, str], list[str]] = {}
-    for vote in votes:
-        said.setdefault((-vote.zone.value, f"{words.zone(vote.zone)}, {words.vote(vote)}"), []).append(vote.vantage)
-    return [f"{_INDENT}{', '.join(said[key])}: {key[1]}" for key in sorted(said)]
+    said: dict[str, list[str]] = {}
+    for vote in sorted(votes, key=lambda vote: (-vote.zone.value, vote.vantage)):
+        said.setdefault(f"{words.zone(vote.zone)}, {words.vote(vote)}", []).append(vote.vantage)
+    return [f"{_INDENT}{', '.join(vantages)}: {what}" for what, vantages in said.items()]
 
 
 def _earlier(changes: Iterable[Change], clock: Clock) -> list[str]:
