@@ -128,9 +128,15 @@ def require_namespaces() -> None:
         raise SkipTest(lack)
 
 
+_PORTS: Final[Iterator[int]] = iter(
+    [*range(start := 20_000 + os.getpid() * 40 % 10_000, 32_000), *range(20_000, start)]
+)
+"""Handed out once in this process; two processes that test side by side begin 40 apart."""
+
+
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """A port on 127.0.0.1 that is free now, under the range the kernel gives to outgoing connections."""
-    for port in range(20_000 + os.getpid() % 5_000, 32_000):
+    """A port on 127.0.0.1 that is free now, under the range the kernel gives to outgoing connections; another each time."""
+    for port in _PORTS:
         with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

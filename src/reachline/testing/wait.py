@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 from reachline.model import Seconds
 
@@ -32,6 +32,14 @@ def eventually(check: Callable[[], T | None], *, within: Seconds = 10.0, every: 
         time.sleep(every)
 
 
+@overload
+async def until(
+    check: Callable[[], Awaitable[T | None]], *, within: Seconds = ..., every: Seconds = ..., what: str = ...
+) -> T: ...
+@overload
+async def until(
+    check: Callable[[], T | None], *, within: Seconds = ..., every: Seconds = ..., what: str = ...
+) -> T: ...
 async def until(
     check: Callable[[], T | None] | Callable[[], Awaitable[T | None]],
     *,
