@@ -324,3 +324,18 @@ def test_a_foreign_scope_is_a_name_of_its_own() -> None:
     line = Line(id=LineId("other/a"), scope=Scope(cluster="other"), endpoint=Endpoint(scheme="tcp", host="h", port=1))
 
     assert line.identity != builders.line("a").identity
+
+
+def test_a_degraded_tick_holds_the_ramp_and_costs_it_no_weight() -> None:
+    ledger = new_ledger()
+    for number in (1, 2, 3):
+        tick(ledger, number, "FHH")
+    for number in range(4, 14):
+        tick(ledger, number, "HHH")
+    assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
+
+    for number in range(14, 20):
+        play(ledger, number, ("DHH", 200, 0, (0, 1, 2)))
+
+    standing = ledger.board.standings[A]
+    assert (standing.gate, standing.weight) == (Gate.HALF_OPEN, 5)

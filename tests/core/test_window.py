@@ -376,3 +376,26 @@ def test_an_infinite_rtt_is_never_shown() -> None:
 
     assert (shown.p95_us, shown.histogram) == (None, b"")
     assert not any(isinstance(value, float) and math.isinf(value) for value in shown)
+
+
+def test_a_line_that_was_dead_begins_a_new_window_once_three_rounds_got_through() -> None:
+    window = Window(Columns(), Kind.TCP)
+    for number in range(10):
+        window.record(number, Failure.REFUSED, 100, number=number)
+    for number in range(10, 12):
+        window.record(number, None, 100, number=number, sent=1)
+    still = window.summary(11.0)[0]
+
+    window.record(12.0, None, 100, number=12, sent=1)
+    anew = window.summary(12.0)[0]
+
+    assert (still.counts.refused, still.counts.ok) == (10, 2)
+    assert (anew.counts.refused, anew.counts.ok, anew.sent) == (0, 3, 3)
+
+
+def test_a_line_that_only_stumbled_keeps_its_window() -> None:
+    window = Window(Columns(), Kind.TCP)
+    for number in range(10):
+        window.record(number, Failure.REFUSED if number % 3 == 0 else None, 100, number=number)
+
+    assert window.summary(9.0)[0].counts.refused == 4

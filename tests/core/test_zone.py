@@ -93,7 +93,16 @@ def test_refused_connections_are_neither_loss_nor_timeout_but_not_ok() -> None:
 
     assert found.zone is Zone.F
     assert found.vote is not None
-    assert found.vote.metric in {"tcp.errors", "tcp.connect"}
+    assert found.vote.metric == "tcp.connect"
+
+
+def test_a_line_that_answers_with_errors_is_named_by_them() -> None:
+    storm = tcp(kind=Kind.HTTP, counts=Counts(ok=100, errors=100), rounds_ok=0)
+
+    vote = verdict(V, [storm], {}, RULES).vote
+
+    assert vote is not None
+    assert (vote.zone, vote.metric) == (Zone.F, "http.errors")
 
 
 @pytest.mark.parametrize(("bad", "expected"), [(1, Zone.H), (2, Zone.D), (3, Zone.F)])

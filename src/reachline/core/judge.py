@@ -45,7 +45,7 @@ def judge(
     if gate is Gate.OPEN:
         return counted
     counted = _with_health(counted, gate, patience)
-    return counted._replace(faults=_faults(row, counted, zone, elapsed_ms, faults))
+    return counted._replace(faults=_faults(row, counted, zone, elapsed_ms=elapsed_ms, gate=gate, rules=faults))
 
 
 def at_trial(row: Judgement) -> Judgement:
@@ -81,12 +81,13 @@ def _with_health(row: Judgement, gate: Gate, patience: Patience) -> Judgement:
     return row
 
 
-def _faults(before: Judgement, after: Judgement, zone: Zone, elapsed_ms: int, rules: FaultRules) -> int:
+def _faults(before: Judgement, after: Judgement, zone: Zone, *, elapsed_ms: int, gate: Gate, rules: FaultRules) -> int:
+    """In trial and ramp the step alone bounds the share: a degraded tick holds the step and adds no fault."""
     if zone is Zone.H:
         left = before.faults * power(rules.fade, elapsed_ms) // ONE
         return left if left >= rules.forget else 0
     if after.health is Health.DEGRADED and before.health is not Health.DEGRADED:
         return min(before.faults + FAULT, rules.cap)
-    if before.health in (Health.DEGRADED, Health.UNHEALTHY):
+    if gate is Gate.CLOSED and before.health in (Health.DEGRADED, Health.UNHEALTHY):
         return min(before.faults + FAULT * elapsed_ms // rules.per_ms, rules.cap)
     return before.faults

@@ -101,6 +101,11 @@ class Ring:
             self._newest -= self._block.gap[self._at + self._head]
             self.count -= 1
 
+    def keep(self, newest: int) -> None:
+        """Drop all but the newest attempts."""
+        while self.count > newest:
+            self._drop_oldest()
+
     def close(self) -> None:
         """The room goes back; the ring is not used again."""
         self._columns.give_back(self._block, self._at, self.size)

@@ -55,6 +55,10 @@ def max_age(every: Seconds, wanted: Seconds = MAX_AGE) -> Seconds:
     return max(wanted, (MINIMUM + 1) * every)
 
 
+_ALL_ROUNDS: Final = 3
+"""What the connect limit looks back on: 0 of them is dead, all of them alive."""
+
+
 def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
     """The percentile of ascending values: the ceil(share * n)-th of n. None where that is merely the largest one.
 
@@ -83,6 +87,7 @@ class Window:
     """The newest `size` attempts of one line and kind, none older than `age`. One writer; times are the caller's clock."""
 
     __slots__ = (
+        "_dead",
         "_ring",
         "agent_faults",
         "alpha",
@@ -106,6 +111,8 @@ class Window:
         self.last_us: int | None = None
         self.clock = Clock.APP
         self.fresh_ok = self.fresh_failed = 0
+        self._dead = False
+        """No round of the newest three got through, and not all three have since."""
         self.agent_faults = 0
         """Attempts that our own fault kept from being one."""
 
@@ -114,7 +121,7 @@ class Window:
         """Attempts it can hold, and their greatest age."""
         return self._ring.size, self._ring.age
 
-    def record(  # noqa: PLR0913  the hot path: scalars, as the engine hands them over
+    def record(
         self,
         now: Seconds,
         failure: Failure | None,
@@ -145,6 +152,20 @@ class Window:
         column = _LATE if late else _COLUMN[failure]
         code = column | min(status // 100, 5) << 3
         self._ring.append(now, rtt, code, min(sent, _MOST_PACKETS) | min(lost, _MOST_PACKETS) << 4)
+        self._watch_death(burst)
+
+    def _watch_death(self, burst: int) -> None:
+        """A line that was dead and is back begins anew: a window across both describes neither.
+
+        Without this a repaired line reads as failing for a whole window, while only its trial tells what it is worth.
+        """
+        if self.rounds.known < _ALL_ROUNDS:
+            return
+        if self.rounds.ok == 0:
+            self._dead = True
+        elif self._dead and self.rounds.ok == _ALL_ROUNDS:
+            self._dead = False
+            self._ring.keep(_ALL_ROUNDS * burst)
 
     def summary(self, now: Seconds, *, void: bool = False) -> tuple[Reading, Figures]:
         """The window as of `now`, for the judge and for people; what is too old leaves it first."""

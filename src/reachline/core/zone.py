@@ -149,8 +149,12 @@ def _of_kind(
 
 
 def _measures(reading: Reading, limits: Iterable[Limit]) -> Iterable[_Measure]:
-    """The metrics of a reading that have their minimum of samples."""
+    """The metrics of a reading that have their minimum of samples, the most telling first: it names a tie.
+
+    A line that answers with errors has no good round either, but it is the errors that say why.
+    """
     counts = reading.counts
+    telling = ERRORS if 2 * counts.errors > counts.attempts - counts.ok else CONNECT
     known = {
         "loss": (reading.lost, reading.sent, reading.sent),
         "timeout": (counts.late, counts.attempts, counts.attempts),
@@ -160,7 +164,7 @@ def _measures(reading: Reading, limits: Iterable[Limit]) -> Iterable[_Measure]:
         "ewma": (reading.ewma_us, reading.answered, reading.answered),
         "jitter": (reading.jitter_us, reading.answered, reading.answered),
     }
-    for limit in limits:
+    for limit in sorted(limits, key=lambda limit: limit.metric != telling):
         numerator, denominator, samples = known.get(limit.metric, (None, 0, 0))
         if numerator is not None and samples >= max(limit.minimum, 1):
             yield _Measure(limit.metric, numerator, denominator, limit)
