@@ -12,7 +12,7 @@ from socket import IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, TCP_IN
 from typing import ClassVar, Final, Protocol
 
 from reachline.net.attempt import Attempt, Ready, Route
-from reachline.net.kernel import ESTABLISHED, INFO, INFO_SIZE
+from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE
 
 __all__ = ["Bare", "Lane", "begin"]
 
@@ -61,7 +61,7 @@ class Bare:
         if events and not events & _BROKEN:
             assert self.sock is not None
             state, rtt, again = _unpack(self.sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
-            if state == ESTABLISHED and not again:
+            if state in CONNECTED and not again:
                 self._lane.arrived(self, rtt)
                 return
         self._lane.promoted(self).ready(events)

@@ -17,7 +17,7 @@ from reachline.model import Failure
 from reachline.net.wheel import NEVER
 
 __all__ = [
-    "ESTABLISHED",
+    "CONNECTED",
     "INFO",
     "INFO_SIZE",
     "RECVERR",
@@ -44,8 +44,8 @@ RESERVE: Final = 256
 """Descriptors left to everything else in the process: uplink, API, journal."""
 _IP_BIND_ADDRESS_NO_PORT: Final = 24
 """linux/in.h: the port is chosen at connect, so one source address serves 28k connections to *each* target."""
-ESTABLISHED: Final = 1
-"""tcpi_state of a connection that is made."""
+CONNECTED: Final = (1, 8)
+"""tcpi_state of a connection that is made: ESTABLISHED, or CLOSE_WAIT where the peer ended it at once."""
 INFO: Final = struct.Struct("=B67xI28xI")
 """struct tcp_info: tcpi_state at 0, tcpi_rtt (us) at 68, tcpi_total_retrans at 100."""
 INFO_SIZE: Final = INFO.size
@@ -98,12 +98,12 @@ def words_of(code: int) -> str:
 
 
 def handshake(info: Callable[[int, int, int], bytes]) -> tuple[int, int] | None:
-    """(RTT in us, retransmits) of a connection just made, from its `getsockopt`; None while it is not established.
+    """(RTT in us, retransmits) of a connection just made, from its `getsockopt`; None while it is not made.
 
     With retransmits > 0 the RTT is ambiguous (it may count from the lost SYN) and must not be used.
     """
     state, rtt, retransmits = INFO.unpack(info(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_SIZE))
-    return (rtt, retransmits) if state == ESTABLISHED else None
+    return (rtt, retransmits) if state in CONNECTED else None
 
 
 def retransmits(info: Callable[[int, int, int], bytes]) -> int:

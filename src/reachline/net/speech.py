@@ -147,7 +147,7 @@ class Speech:
         """The certificate does not verify: the verdict stands, but when it ends is still to be read, by another connection."""
         attempt = self._attempt
         total, _, took = self._home.clocks.measure(attempt.began, attempt.wall, None)
-        attempt.verdict = (Failure.TLS, took, note)
+        attempt.verdict = (Failure.TLS, self._took(took, None), note)
         attempt.phases = self._phases(total)
         self._tls = None
         self._out = b""
@@ -236,6 +236,7 @@ class Speech:
     def _end(self, failure: Failure | None, note: str, at: int | None = None) -> None:
         attempt = self._attempt
         total, _, took = self._home.clocks.measure(attempt.began, attempt.wall, at)
+        took = self._took(took, at)
         attempt.note = note
         if self._talk is not None:
             attempt.status = self._talk.status
@@ -244,6 +245,15 @@ class Speech:
         else:
             attempt.phases = attempt.phases._replace(expires=self._expires)
         self._home.settle(attempt, failure, took)
+
+    def _took(self, elapsed: int, at: int | None) -> int:
+        """Microseconds the line took, without what we ourselves wasted between the phases (a stall, a new context)."""
+        known = self._connect_us
+        if known is None:
+            return elapsed
+        if self._tls is not None and self._talk is not None and self._tls_us is not None:
+            known += self._tls_us
+        return min(elapsed, known + self._since(at)[2])
 
     def _phases(self, total: int | None) -> Phases:
         resolved = self._attempt.resolved_us

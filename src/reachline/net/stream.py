@@ -54,8 +54,8 @@ class Stream:
         if not events:
             self._given_up(attempt)
             return
-        if events & _BROKEN and (code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
-            self._failed(attempt, code)
+        if events & _BROKEN:
+            self._failed(attempt, sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.ECONNRESET)
             return
         known = handshake(sock.getsockopt)
         if known is None:
