@@ -61,16 +61,19 @@ def center(service: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     here = Path.cwd()
     os.chdir(directory)
     try:
-        with started(command, log=log):
-            found = eventually(
-                lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text()), within=30, what="the address"
-            )
-            eventually(
-                lambda: fetch(found[0], "/readyz")["status"] == "ready", within=30, what="a center that is ready"
-            )
-            yield found[0]
+        with started(command, log=log) as process:
+            found = eventually(lambda: address(process, log), within=30, what="the address")
+            eventually(lambda: fetch(found, "/readyz")["status"] == "ready", within=30, what="a center that is ready")
+            yield found
     finally:
         os.chdir(here)
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """What `up` printed, or nothing yet; its log where it ended."""
+    if process.poll() is not None:
+        raise RuntimeError(log.read_text())
+    return "".join(re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())[:1])
 
 
 def fetch(url: str, path: str) -> dict[str, object]:
