@@ -84,9 +84,14 @@ def reseal(directory: Path) -> None:
         alter(
             path, "UPDATE meta SET body = ?", msgspec.json.encode(msgspec.structs.replace(start, chain=chain)).decode()
         )
+        seals = []
         for one in stored:
             chain = seal(chain, (one.seq, one.kind, one.at_ms), one.scope, one.body)
-            alter(path, "UPDATE records SET seal = ? WHERE seq = ?", chain, one.seq)
+            seals.append((chain, one.seq))
+        connection = sqlite3.connect(path)
+        connection.executemany("UPDATE records SET seal = ? WHERE seq = ?", seals)
+        connection.commit()
+        connection.close()
 
 
 def test_replay_recomputes_every_decision_of_every_segment(recorded: Path) -> None:
