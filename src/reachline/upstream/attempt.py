@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 _CANCELLATIONS: Final = ("CancelledError", "Cancelled")
+_OK: Final = Column.OK
+"""By name here: looking a member up in its Enum costs as much as the whole pick on Python 3.11."""
 
 
 class Attempt:
@@ -28,20 +30,22 @@ class Attempt:
     Written by the one thread or task that entered it.
     """
 
-    __slots__ = ("_cluster", "_column", "_key", "_started", "_tally", "elapsed", "pick")
+    __slots__ = ("_cluster", "_column", "_ended", "_key", "_started", "_tally", "pick")
 
     pick: Pick | None
     """The chosen line with all it says, or None."""
-    elapsed: Seconds | None
-    """How long the block took; None until it has ended."""
 
     def __init__(self, cluster: Cluster, key: int | None = None) -> None:
         self._cluster: Final = cluster
         self._key: Final = key
         self._column: Column | None = None
-        self._started = 0.0
+        self._ended: Seconds | None = None
         self.pick = None
-        self.elapsed = None
+
+    @property
+    def elapsed(self) -> Seconds | None:
+        """How long the block took; None until it has ended."""
+        return None if self._ended is None else self._ended - self._started
 
     @property
     def line(self) -> LineId | None:
@@ -83,19 +87,19 @@ class Attempt:
         cluster = self._cluster
         self._tally: Tally = cluster.tally
         self.pick = cluster.pick(self._key)
-        self._started = monotonic()
+        self._started: Seconds = monotonic()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        elapsed = self.elapsed = monotonic() - self._started
+        self._ended = monotonic()
         pick = self.pick
         if pick is None:
             return
         column = self._column
         if column is None:
-            column = Column.OK if error is None else self._inferred(error, elapsed)
+            column = _OK if error is None else self._inferred(error, self._ended - self._started)
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
             self._cluster.record(pick, column)

@@ -27,6 +27,7 @@ from reachline.core.local import (
 )
 from reachline.core.pick import WeightedRandom
 from reachline.core.regroup import Terms, admissions, own_trial_ms
+from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.listing import LineList, Listed, Pick, terms
@@ -40,6 +41,9 @@ _log: Final = logging.getLogger(__name__)
 Source = Literal["none", "static", "cache", "center"]
 """Where the present lines come from."""
 
+_FAILED: Final = Column.FAILED
+_LATE: Final = Column.LATE
+"""By name here, as in `attempt`: on the way of every call."""
 _EMPTY: Final[WeightedRandom[Pick]] = WeightedRandom((), ())
 _REPICKS: Final = 4
 """Tries for a line whose one trial another thread took first; each try sees a newer picker."""
@@ -97,7 +101,9 @@ class Cluster:
         self._source: Source = "none"
         self._heard_ms = _NEVER
         self._list = LineList(cluster=name, lines=())
-        self._terms = Terms()
+        self._terms: Terms | None = None
+        """Of the present list, made once a breaker or a line held open calls for them."""
+        self._holds_open = False
         self._picks: tuple[Pick, ...] = ()
         self._weights: Mapping[LineId, int] = {}
         self._made: WeightedRandom[Pick] = _EMPTY
@@ -176,13 +182,13 @@ class Cluster:
         if self.version is not None and (lines.version is None or lines.version < self.version):
             self._refused += 1
             return False
-        found = terms(lines)
         picks = tuple(
             Pick(each.line, each.target.address, each.target.url, each.via, each.target.text, each.window)
             for each in lines.lines
         )
         with self._lock:
-            self._list, self._terms, self._picks, self._source = lines, found, picks, source
+            self._list, self._picks, self._source, self._terms = lines, picks, source, None
+            self._holds_open = any(each.breaker is Gate.OPEN and not each.weight for each in lines.lines)
             self._weights = {each.line: each.weight for each in lines.lines}
             if source != "static":
                 self._heard_ms = self._now_ms() - round(silence * 1_000)
@@ -195,7 +201,7 @@ class Cluster:
         """A center confirmed the present list. Lines tried on our own while it was silent are its affair again."""
         silent_ms = self._now_ms() - self._heard_ms
         self._heard_ms = self._now_ms()
-        due = own_trial_ms(self._terms)
+        due = self._own_trial_ms()
         if due is not None and silent_ms >= due:
             with self._lock:
                 self._hand_back()
@@ -203,8 +209,9 @@ class Cluster:
 
     def record(self, pick: Pick, column: Column) -> None:
         """One call's end, into the tally and the line's local breaker."""
-        self.tally.add(pick.line, pick.window, column)
-        if column is Column.FAILED or column is Column.LATE or pick.line in self._rows:
+        line = pick.line
+        self.tally.add(line, pick.window, column)
+        if column is _FAILED or column is _LATE or line in self._rows:
             self._judge(pick, column)
 
     def take(self, service: str) -> tuple[Outcome, ...]:
@@ -224,7 +231,7 @@ class Cluster:
         with self._lock:
             # From the newest picker on: it knows of all that was due before it was made.
             moments = [due] if (due := deadline(self._rows.values(), self._made_ms)) is not None else []
-            silence = own_trial_ms(self._terms)
+            silence = self._own_trial_ms()
             if silence is not None and self._heard_ms + silence > self._made_ms:
                 moments.append(self._heard_ms + silence)
         return min(moments) / 1_000 if moments else None
@@ -332,14 +339,24 @@ class Cluster:
         """What our own trials proved while no center spoke counts no more; the lock is held."""
         self._rows = {line: row._replace(proven=False) for line, row in self._rows.items()}
 
+    def _known_terms(self) -> Terms:
+        if self._terms is None:
+            self._terms = terms(self._list)
+        return self._terms
+
+    def _own_trial_ms(self) -> int | None:
+        return own_trial_ms(self._known_terms()) if self._holds_open else None
+
     def _remake(self, now_ms: int) -> None:
         """A new picker from the present list and breakers; the lock is held."""
-        found = admissions(self._terms, self._rows, now_ms, silent_ms=now_ms - self._heard_ms)
-        picks = list(self._picks)
-        for place, (pick, each) in enumerate(zip(self._picks, found, strict=True)):
-            row = self._rows.get(pick.line)
-            if row is not None or each.is_trial:
-                picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
-        self._made, self._made_ms = WeightedRandom(picks, [each.weight for each in found]), now_ms
+        picks, weights = list(self._picks), [each.weight * MILLI for each in self._list.lines]
+        if self._rows or self._holds_open:
+            found = admissions(self._known_terms(), self._rows, now_ms, silent_ms=now_ms - self._heard_ms)
+            weights = [each.weight for each in found]
+            for place, (pick, each) in enumerate(zip(self._picks, found, strict=True)):
+                row = self._rows.get(pick.line)
+                if row is not None or each.is_trial:
+                    picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
+        self._made, self._made_ms = WeightedRandom(picks, weights), now_ms
         if not self._asleep:
             self._picker = self._made

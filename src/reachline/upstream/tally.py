@@ -26,29 +26,32 @@ class Totals(NamedTuple):
 
 
 class Tally:
-    """Written by every caller's thread under `_lock`, which guards `_rows` and `_totals`; taken by the driver."""
+    """Written by every caller's thread under `_lock`, which guards all of it; taken by the driver."""
 
-    __slots__ = ("_lock", "_rows", "_totals")
+    __slots__ = ("_lock", "_over", "_rows", "_taken")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rows: dict[tuple[LineId, int], list[int]] = {}
-        self._totals = [0] * len(Totals._fields)
+        self._taken = [0] * len(Column)
+        """Calls of rows that are gone, by column…"""
+        self._over = [0] * len(Column)
+        """…and of those that found no room."""
 
     def add(self, line: LineId, window: int, column: Column) -> None:
         """One call more."""
         key = (line, window)
         with self._lock:
-            self._totals[column] += 1
             row = self._rows.get(key)
             if row is None:
-                row = self._new(key, column)
+                row = self._new(key)
             row[column] += 1
 
     def take(self, service: str) -> tuple[Outcome, ...]:
         """What was added since the last take, and nothing of it twice. Calls that prove nothing are left out."""
         with self._lock:
             rows, self._rows = self._rows, {}
+            self._taken = _sums([self._taken, *rows.values()])
         return tuple(
             Outcome(line=line, service=service, window=window, ok=row[0], failed=row[1], late=row[2], errors=row[3])
             for (line, window), row in rows.items()
@@ -58,12 +61,15 @@ class Tally:
     def totals(self) -> Totals:
         """All calls so far, taken or not."""
         with self._lock:
-            return Totals(*self._totals)
+            found = _sums([self._taken, self._over, *self._rows.values()])
+            return Totals(*found, sum(self._over[: Column.NONE]))
 
-    def _new(self, key: tuple[LineId, int], column: Column) -> list[int]:
-        row = [0] * len(Column)
-        if len(self._rows) < ROWS_MOST:
-            self._rows[key] = row
-        elif column is not Column.NONE:
-            self._totals[5] += 1
+    def _new(self, key: tuple[LineId, int]) -> list[int]:
+        if len(self._rows) >= ROWS_MOST:
+            return self._over
+        row = self._rows[key] = [0] * len(Column)
         return row
+
+
+def _sums(rows: list[list[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
