@@ -252,9 +252,10 @@ class Owner:
     async def tick(self) -> None:
         """Every scope whose time has come: closed, journalled, committed, published."""
         now_ms = self._board.clock()
-        ticking = [self._close(scope, now_ms) for scope, due_ms in self._due.items() if due_ms <= now_ms]
+        # Before any ledger closes: between a close and its record in the journal nothing else may enter it.
         if (gone := self._board.roster.deadline()) is not None and gone <= now_ms:
             self.members()
+        ticking = [self._close(scope, now_ms) for scope, due_ms in self._due.items() if due_ms <= now_ms]
         closed = [one for one in ticking if one is not None]
         if not closed:
             return
