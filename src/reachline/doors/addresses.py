@@ -34,11 +34,13 @@ MAX_NAME: Final = 63
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
 _HOST: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
 
+_FOREIGN: Final = re.compile(r"[^!-~]")
+
 _PORTS: Final = {"tcp": 0, "http": 80, "https": 443, "tls": 443, "dns": 53, "icmp": 0}
 """Schemes a line may have, with the port meant where none is written (0: none is)."""
 _PROXIES: Final = {"socks5": 1080, "http": 8080}
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]*\}")
-_USERINFO: Final = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
 
 
 def _name(text: str) -> str:
@@ -116,8 +118,8 @@ def _ip(text: str) -> str:
 
 
 def _split(text: str, example: str) -> SplitResult:
-    if any(char.isspace() or not char.isprintable() for char in text):
-        raise refuse("must not hold spaces or control characters", f"write it as {example}")
+    if _FOREIGN.search(text):
+        raise refuse("must be ASCII without spaces", f"write it as {example}")
     try:
         parts = urlsplit(text)
     except ValueError as error:
@@ -178,8 +180,8 @@ def _listed(schemes: Sequence[str] | dict[str, int]) -> str:
 
 
 def masked(text: str) -> str:
-    """The same text with every user:password of a URL hidden."""
-    return _USERINFO.sub("***", text)
+    """The same text with the user:password of a URL, also of a broken one, hidden."""
+    return _USERINFO.sub(r"\1***@", text)
 
 
 def without_password(text: str) -> str:

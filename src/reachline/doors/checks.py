@@ -5,20 +5,18 @@ Runs on validated settings. Each check yields findings; warnings are findings th
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from reachline.doors.addresses import parse_target
 from reachline.doors.effective import Effective, Path, effective
 from reachline.doors.planning import kinds_of, options_of, why_not
 from reachline.doors.probing import RATES, ROUND_TRIPS
-from reachline.doors.problems import Finding
+from reachline.doors.problems import Finding, nearest
 from reachline.doors.settings import Cluster, Document, LineSettings, Tunable
 from reachline.doors.units import text_of_seconds, text_of_share
 from reachline.errors import ConfigError
-from reachline.model import Kind
+from reachline.model import Endpoint, Kind
 from reachline.talk import build
 
 __all__ = ["checked"]
@@ -43,6 +41,7 @@ def checked(document: Document) -> Iterator[Finding]:
         yield from _roles(cluster, found.settings.policy, path)
         yield from _origins(document, cluster, path)
         yield from _duplicates(document, cluster, path)
+        yield from _proxies(cluster, path)
         yield from _probes(cluster, found, path)
 
 
@@ -162,10 +161,9 @@ def _origins(document: Document, cluster: Cluster, path: Path) -> Iterator[Findi
     for name, line in cluster.lines.items():
         for zone in line.origins if document.agents else ():
             if zone not in zones:
-                close = difflib.get_close_matches(zone, sorted(zones), 1)
-                hint = (
-                    f"did you mean {close[0]}?" if close else f"zones of agents: {', '.join(sorted(zones)) or 'none'}"
-                )
+                close = nearest(zone, sorted(zones))
+                known = f"zones of agents: {', '.join(sorted(zones)) or 'none'}"
+                hint = f"did you mean {close}?" if close else known
                 yield Finding(
                     path=(*path, "lines", name, "from"), rule=f"names the zone {zone}, where no agent stands", hint=hint
                 )
@@ -175,7 +173,7 @@ def _duplicates(document: Document, cluster: Cluster, path: Path) -> Iterator[Fi
     """Two lines that are one: allowed, but a share counted twice."""
     seen: dict[tuple[object, ...], str] = {}
     for name, line in cluster.lines.items():
-        what = (str(parse_target(line.to)), line.via, line.source, line.interface, line.origins)
+        what = (line.endpoint, line.via, line.source, line.interface, line.origins)
         first = seen.setdefault(what, name)
         if first != name:
             where = document.place((*path, "lines", first))
@@ -185,17 +183,25 @@ def _duplicates(document: Document, cluster: Cluster, path: Path) -> Iterator[Fi
             )
 
 
+def _proxies(cluster: Cluster, path: Path) -> Iterator[Finding]:
+    """Probing by way of a proxy is not built yet: such a line is kept and stays unknown."""
+    for name, line in cluster.lines.items():
+        if line.via != "direct":
+            rule = "is kept, but agents of this release do not probe through a proxy: the line stays unknown"
+            yield Finding(path=(*path, "lines", name, "via"), rule=rule, is_error=False)
+
+
 def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]:
     """Each line is observed by something, and every kind named can be asked somewhere; options are read as agents do."""
     probes = found.settings.probes
-    ends = {name: parse_target(line.to) for name, line in cluster.lines.items()}
+    ends = {name: line.endpoint for name, line in cluster.lines.items()}
     for name, endpoint in ends.items():
         kinds = kinds_of(endpoint, found)
         if not kinds:
             rule = "is probed by nothing: its probes are off"
             yield Finding(path=(*path, "lines", name), rule=rule, hint="leave one of its scheme's kinds on")
         for kind in kinds:
-            yield from _options(endpoint_kind=kind, found=found, path=path, target=cluster.lines[name].to)
+            yield from _options(endpoint, kind, found, path)
     for kind in Kind:
         reasons = [why_not(endpoint, kind, probes) for endpoint in ends.values()]
         if found.is_written(("probes", kind.value)) and all(reasons):
@@ -203,11 +209,11 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
             yield Finding(path=at, rule=f"fits no line of this cluster: {reasons[0]}", is_error=False)
 
 
-def _options(*, endpoint_kind: Kind, found: Effective, path: Path, target: str) -> Iterator[Finding]:
-    endpoint = parse_target(target)
+def _options(endpoint: Endpoint, kind: Kind, found: Effective, path: Path) -> Iterator[Finding]:
+    """What the talk of this kind makes of its options."""
     try:
-        build(endpoint_kind, endpoint, options_of(endpoint, endpoint_kind, found.settings.probes))
+        build(kind, endpoint, options_of(endpoint, kind, found.settings.probes))
     except ConfigError as error:
         for problem in error.problems:
-            at = found.whence(path, ("probes", endpoint_kind.value, problem.path))
+            at = found.whence(path, ("probes", kind.value, problem.path))
             yield Finding(path=at, rule=problem.rule, hint=problem.hint)

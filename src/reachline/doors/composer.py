@@ -18,9 +18,9 @@ from reachline.doors.origin import Path, Place, Places
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Composed", "Trouble", "compose", "walk"]
 
 MAX_BYTES: Final = 8 << 20
-"""A document of 50 000 lines has about 6 MB."""
-MAX_NODES: Final = 1_000_000
-"""Keys and values with aliases counted where they are used: 50 000 lines of ten keys."""
+"""A document of 50 000 lines has about 4 MB."""
+MAX_NODES: Final = 600_000
+"""Keys and values with aliases counted where they are used: 50 000 lines of five keys; read in some seconds."""
 MAX_DEPTH: Final = 32
 """Blocks in blocks; the settings have eight."""
 

@@ -44,8 +44,7 @@ class Effective:
     def steps(self) -> tuple[float, ...]:
         """Shares of the base weight: the trial's, then the ramp's; the last is 1."""
         breaker = self.settings.circuit_breaker
-        written = self.is_written(("circuit_breaker", "half_open", "traffic_ratio"))
-        return steps(breaker.half_open.traffic_ratio, breaker.recovery.step_ratios, written=written)
+        return steps(breaker.half_open.traffic_ratio, breaker.recovery.step_ratios)
 
     def is_written(self, path: Path) -> bool:
         """Whether a person wrote this key, rather than a preset or a class."""
@@ -59,12 +58,8 @@ class Effective:
         return cluster
 
 
-def steps(ratio: float, ladder: tuple[float, ...], *, written: bool) -> tuple[float, ...]:
-    """The ladder from the trial on. It names every step, the trial's first; a ratio that was written down replaces what
-    lies below it, and a ladder that begins above the ratio gets the trial before it.
-    """
-    if not written and ladder[0] <= ratio:
-        return ladder
+def steps(ratio: float, ladder: tuple[float, ...]) -> tuple[float, ...]:
+    """The trial's share, then the ladder's above it: the source document's list begins with the trial itself."""
     return (ratio, *(step for step in ladder if step > ratio))
 
 

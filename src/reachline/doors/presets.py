@@ -44,7 +44,9 @@ _STABLE: Final = Tunable.model_construct(
     circuit_breaker=CircuitBreaker.model_construct(
         cooldown_seconds=120.0,
         max_cooldown_seconds=1_920.0,
-        half_open=HalfOpen.model_construct(min_window_seconds=60.0, min_success_requests=500),
+        # The table says 5 % beside a ramp that begins at 2 % and a full weight after 480 s. Only two of them fit together:
+        # the trial is the ramp's first step, and 120 s + six steps of 60 s make 480 s.
+        half_open=HalfOpen.model_construct(traffic_ratio=0.02, min_window_seconds=60.0, min_success_requests=500),
         recovery=Recovery.model_construct(
             step_ratios=(0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), step_interval_seconds=60.0
         ),

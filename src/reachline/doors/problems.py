@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
@@ -18,12 +18,14 @@ from reachline.doors.settings import Document
 from reachline.doors.units import seconds, text_of_seconds, text_of_share
 from reachline.errors import Problem
 
-__all__ = ["Finding", "Locator", "dotted", "explained", "shown"]
+__all__ = ["Finding", "Locator", "dotted", "explained", "nearest", "shown"]
 
 _KEY: Final = "[key]"
 _SECRETIVE: Final = re.compile(r"token|secret|passw|credential|authorization|cookie|api.?key|^headers$", re.IGNORECASE)
 _WIDEST: Final = 60
 """Characters of a value shown in a problem: one line on a terminal."""
+_BEGINNING: Final = 3
+"""Letters that say which word was begun."""
 _BOUNDS: Final = {"greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "more than")} | {
     "less_than_equal": ("le", "at most"),
     "less_than": ("lt", "less than"),
@@ -69,19 +71,29 @@ class Locator:
 
     value: Any
     places: Places
+    names: dict[int, dict[str, int]] = field(default_factory=dict)
+    """For each list of lines, by its identity, the place of every derived name; filled when first asked for."""
 
     def path(self, path: Path) -> Path:
         """The path of the file; as much of it as stands there."""
         found: list[str | int] = []
         here = self.value
         for step in path:
-            step = _index(here, step)
+            step = self._index(here, step)
             is_known = step in here if isinstance(here, dict) else _is_index(here, step)
             if not is_known:
                 break
             here = here[step]
             found.append(step)
         return tuple(found)
+
+    def _index(self, here: object, step: str | int) -> str | int:
+        if not isinstance(here, list) or isinstance(step, int):
+            return step
+        if id(here) not in self.names:
+            targets = [str(item.get("to", "") if isinstance(item, dict) else item) for item in here]
+            self.names[id(here)] = {name: index for index, name in enumerate(derived_names(targets))}
+        return self.names[id(here)].get(step, step)
 
     def at(self, path: Path) -> Any:
         """What stands at a path of the file."""
@@ -102,14 +114,6 @@ class Locator:
 
 def _is_index(here: object, step: str | int) -> bool:
     return isinstance(here, list) and isinstance(step, int) and 0 <= step < len(here)
-
-
-def _index(here: object, step: str | int) -> str | int:
-    if not isinstance(here, list) or isinstance(step, int):
-        return step
-    targets = [str(item.get("to", "") if isinstance(item, dict) else item) for item in here]
-    names = derived_names(targets)
-    return names.index(step) if step in names else step
 
 
 def dotted(path: Path) -> str:
@@ -190,10 +194,16 @@ def _in_unit(bound: float, raw: object) -> str:
     return f"{bound:,}".replace(",", " ") if isinstance(bound, int) else f"{bound:g}"
 
 
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word that was most likely meant, or empty text: a slip of the fingers, or its beginning."""
+    begun = [name for name in known if len(word) >= _BEGINNING and name.startswith(word)]
+    return next(iter(begun or difflib.get_close_matches(word, known, 1)), "")
+
+
 def _choice(expected: str, raw: object) -> tuple[str, str]:
     names = re.findall(r"'([^']*)'", expected) or [expected]
-    close = difflib.get_close_matches(str(raw), names, 1)
-    return f"must be {' or '.join(names)}", f"did you mean {close[0]}?" if close else ""
+    close = nearest(str(raw), names)
+    return f"must be {' or '.join(names)}", f"did you mean {close}?" if close else ""
 
 
 def _hint(kind: str, raw: object) -> str:
@@ -210,8 +220,8 @@ def _meant(loc: Path) -> str:
     if model is None:
         return ""
     known = [key_of(model, name) for name in model.model_fields]
-    if close := difflib.get_close_matches(str(loc[-1]), known, 1):
-        return f"did you mean '{close[0]}'?"
+    if close := nearest(str(loc[-1]), known):
+        return f"did you mean '{close}'?"
     if homes := [home for home, key in _everywhere(Document, ()) if key == loc[-1]]:
         return f"it belongs under {' or '.join(sorted({dotted(home) or 'the top level' for home in homes})[:2])}"
     return f"known here: {', '.join(known)}"
@@ -249,8 +259,8 @@ def _plain(kind: Any) -> Any:
 
 def _everywhere(model: type[BaseModel], path: Path) -> Iterator[tuple[Path, str]]:
     """Every block of the document with every key it knows; of clusters, lines and agents only what all of them share."""
-    for name, field in model.model_fields.items():
-        key, kind = key_of(model, name), _plain(field.annotation)
+    for name, info in model.model_fields.items():
+        key, kind = key_of(model, name), _plain(info.annotation)
         yield path, key
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from _everywhere(kind, (*path, key))

@@ -14,7 +14,7 @@ from typing import Final
 
 from reachline.core.rules import BreakerRules, FaultRules, Limit, LocalRules, QuorumRules, Rules, with_tables
 from reachline.core.rules import Patience as PatienceRules
-from reachline.doors.addresses import is_public, parse_target, without_password
+from reachline.doors.addresses import is_public, without_password
 from reachline.doors.effective import Effective, effective
 from reachline.doors.planning import probe_plans
 from reachline.doors.probing import RATES, ROUND_TRIPS, RateLimit, RttLimit
@@ -163,7 +163,7 @@ def _line(document: Document, cluster: str, name: str, line: LineSettings, origi
     return Line(
         id=line_id(cluster, name, origin),
         scope=Scope(cluster=cluster),
-        endpoint=parse_target(line.to),
+        endpoint=line.endpoint,
         outbound=_outbound(line),
         origin=origin,
         base=line.weight,
@@ -194,14 +194,15 @@ def plan(document: Document, *, agent: str, locality: Locality, number: int) -> 
     An agent that the document names has the locality written there; `locality` is what an unnamed one says of itself.
     """
     zone = locality_of(document, agent).zone or locality.zone
-    beats = [effective(document, cluster).settings.judge.heartbeat for cluster in document.clusters]
+    found = {name: effective(document, name) for name in document.clusters}
     watched = [
-        _watched(document, found, line_id(name, line_name, origin), line)
+        _watched(document, found[name], line_id(name, line_name, origin), line)
         for name, cluster in document.clusters.items()
-        for found in (effective(document, name),)
         for line_name, line, origin in _seen_from(cluster, zone)
     ]
-    return Plan(number=number, heartbeat_ms=_ms(min(beats)), lines=tuple(watched))
+    # One heartbeat carries all lines: it keeps the pace of the fastest cluster.
+    beat = min(each.settings.judge.heartbeat for each in found.values())
+    return Plan(number=number, heartbeat_ms=_ms(beat), lines=tuple(watched))
 
 
 def _seen_from(cluster: Cluster, zone: str) -> list[tuple[str, LineSettings, str]]:
@@ -215,7 +216,7 @@ def _seen_from(cluster: Cluster, zone: str) -> list[tuple[str, LineSettings, str
 
 
 def _watched(document: Document, found: Effective, line: LineId, settings: LineSettings) -> LinePlan:
-    endpoint = parse_target(settings.to)
+    endpoint = settings.endpoint
     return LinePlan(
         line=line,
         target=str(endpoint),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import SecretStr, ValidationError
@@ -44,14 +45,14 @@ def examine(
         return Examined(None, _ordered(broken))
     data, findings = upgrade(composed.value, UPGRADES)
     references, secrets = _references(data, environ, secret_file)
-    document, wrong = _validated(data, locator)
+    origin = Origin(places=composed.places, locate=locator.path, secrets=secrets)
+    document, wrong = _validated(data, locator, origin)
     findings = (*findings, *references, *wrong)
     errors = [*broken, *(locator.located(each) for each in findings if each.is_error)]
     if errors or document is None:
         return Examined(None, _ordered(errors))
     warnings = _ordered(locator.located(each) for each in findings if not each.is_error)
-    origin = Origin(places=composed.places, locate=locator.path, secrets=secrets, warnings=warnings)
-    return Examined(_filled(document, secrets).read_from(origin), ())
+    return Examined(_filled(document, secrets).read_from(replace(origin, warnings=warnings)), ())
 
 
 def _ordered(located: Iterable[Located]) -> tuple[Problem, ...]:
@@ -78,23 +79,23 @@ def _is_mapping(composed: Composed, broken: list[Located]) -> bool:
     return False
 
 
-def _validated(data: dict[str, Any], locator: Locator) -> tuple[Document | None, tuple[Finding, ...]]:
+def _validated(data: dict[str, Any], locator: Locator, origin: Origin) -> tuple[Document | None, tuple[Finding, ...]]:
     """The settings and what is odd about them; or None, what is wrong, and what is wrong beside it elsewhere."""
     try:
-        document = Document.model_validate(data)
+        document = Document.model_validate(data).read_from(origin)
     except ValidationError as error:
         findings = [explained(each, locator) for each in error.errors(include_url=False)]
-        return None, (*findings, *_beside(data, locator, findings))
+        return None, (*findings, *_beside(data, locator, origin, findings))
     return document, tuple(checked(document))
 
 
-def _beside(data: dict[str, Any], locator: Locator, found: list[Finding]) -> list[Finding]:
+def _beside(data: dict[str, Any], locator: Locator, origin: Origin, found: list[Finding]) -> list[Finding]:
     """What the checks of the whole find where nothing is wrong yet: the wrong parts are left out and the rest is tried."""
     rest = copy.deepcopy(data)
     cut = [_cut(rest, locator.path(each.path)) for each in found]
     for _ in range(_ROUNDS):
         try:
-            document = Document.model_validate(rest)
+            document = Document.model_validate(rest).read_from(origin)
         except ValidationError as error:
             again = [explained(each, Locator(value=rest, places=locator.places)) for each in error.errors()]
             cut += [_cut(rest, Locator(value=rest, places=locator.places).path(each.path)) for each in again]

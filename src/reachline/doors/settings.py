@@ -5,15 +5,27 @@ A block may stand at the top (for every cluster) and in a cluster. What a cluste
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr
 
-from reachline.doors.addresses import Bind, Ip, Name, OptionalIp, OptionalName, Proxy, Target, derived_names
+from reachline.doors.addresses import (
+    Bind,
+    Ip,
+    Name,
+    OptionalIp,
+    OptionalName,
+    Proxy,
+    Target,
+    derived_names,
+    parse_target,
+)
 from reachline.doors.origin import Origin
 from reachline.doors.probing import Limits, Probes, Settings, Window
 from reachline.doors.units import Duration, Share, Size, refuse
 from reachline.errors import Problem
+from reachline.model import Endpoint
 
 __all__ = [
     "AgentSettings",
@@ -90,6 +102,11 @@ class LineSettings(Settings):
         description="Zones it is seen from, each a line of its own (@zone). Unset: every agent sees the same line.",
     )
     drained: bool = Field(False, description="True: probed and judged, but given no traffic.")
+
+    @cached_property
+    def endpoint(self) -> Endpoint:
+        """What `to` names."""
+        return parse_target(self.to)
 
 
 def _line(value: object) -> object:
@@ -179,7 +196,7 @@ class Recovery(Settings):
         tuple[Annotated[Share, Field(gt=0, le=1)], ...], Field(strict=False, min_length=1, max_length=50)
     ] = Field(
         (0.05, 0.1, 0.2, 0.4, 0.6, 1.0),
-        description="Shares of the base weight, the trial's first: cold connections warm up on the way.",
+        description="Shares of the base weight after the trial (those above `traffic_ratio`): connections warm up on the way.",
     )
     step_interval_seconds: float = Field(30.0, ge=1, le=86_400, description="Shortest time at each step.")
 
@@ -189,7 +206,10 @@ class CircuitBreaker(Settings):
 
     cooldown_seconds: float = Field(60.0, ge=1, le=86_400, description="Open this long before the first trial.")
     max_cooldown_seconds: float = Field(
-        960.0, ge=1, le=604_800, description="Ceiling of the growing cooldown: four doublings."
+        960.0,
+        ge=1,
+        le=604_800,
+        description="Ceiling of the growing cooldown: four doublings. Unset beside a changed `cooldown_seconds`: 16 times that.",
     )
     cooldown_jitter: float = Field(
         0.1, ge=0, le=0.5, description="Cooldowns vary by this share, so that lines do not return together."

@@ -31,11 +31,11 @@ _UNITS: Final = {
     "h": Decimal(3600),
     "d": Decimal(86400),
 }
-_PART: Final = r"\d{1,9}(?:\.\d{1,6})?\s?(?:us|ms|s|m|h|d)"
+_PART: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?\s?(?:us|ms|s|m|h|d)"
 _DURATION: Final = re.compile(rf"\s*{_PART}(?:\s?{_PART})*\s*")
-_PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)\s?(us|ms|s|m|h|d)")
-_PERCENT: Final = re.compile(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s?%\s*")
-_SIZE: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
+_PARTS: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?(us|ms|s|m|h|d)")
+_PERCENT: Final = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s?%\s*")
+_SIZE: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,3})?)\s?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
 _BYTES: Final = {
     "B": 1,
     "kB": 10**3,
@@ -110,8 +110,8 @@ def text_of_seconds(value: float) -> str:
 
 
 def text_of_share(value: float) -> str:
-    """A ratio as percent: `0.4%`, `50%`."""
-    return f"{(Decimal(repr(value)) * 100).normalize():f}%"
+    """A ratio as percent, to a millionth: `0.4%`, `50%`, `66.6667%`."""
+    return f"{Decimal(repr(round(value * 100, 4))).normalize():f}%"
 
 
 def text_of_size(value: int) -> str:

@@ -25,6 +25,8 @@ MAX_BYTES: Final = 16 << 20
 """More than any document; a log file given by mistake is refused without being read."""
 _DEBOUNCE: Final = 0.1
 """Seconds in which several writes are one change: an editor's save is three to five events within some milliseconds."""
+_LOOK: Final = 0.5
+"""Seconds between two looks at the content where nothing stirs: a document is read in a fraction of a millisecond."""
 _PAUSE: Final = 2.0
 """Seconds until a directory that vanished is looked for again."""
 
@@ -81,14 +83,21 @@ async def changes(
 
 
 async def _stirs(directory: Path, debounce: Seconds) -> AsyncIterator[None]:
-    """Whenever something in the directory stirs; ends when there is none."""
+    """Once at the start (the file may be newer than what is known), then whenever the directory stirs; ends with it."""
     from watchfiles import awatch  # noqa: PLC0415  (compiled, and only daemons need it)
 
-    # No filter: Kubernetes swaps `..data`. Without news it wakes all the same every five seconds and looks at the content,
-    # which finds what no watch can see: a symlink into another directory, a directory that was replaced.
+    # No filter: Kubernetes swaps `..data`. Without news it wakes all the same and looks at the content, which finds what
+    # no watch can see: a write just before the watch was set, a symlink into another directory, a replaced directory.
     watch = awatch(
-        directory, watch_filter=None, debounce=round(debounce * 1_000), step=20, recursive=False, yield_on_timeout=True
+        directory,
+        watch_filter=None,
+        debounce=round(debounce * 1_000),
+        step=20,
+        recursive=False,
+        rust_timeout=round(_LOOK * 1_000),
+        yield_on_timeout=True,
     )
+    yield
     try:
         async with aclosing(watch):
             async for _ in watch:
