@@ -64,6 +64,7 @@ e2e: setup-dev parts ## whole processes, and the console in Chromium
 	$(PYTEST) -m "e2e or browser" $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/; a warning is an error
+	$(BIN)/python -m reachline.doors.page > docs/reference/config.md
 	$(BIN)/python -m mkdocs build --strict
 
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark that exists
