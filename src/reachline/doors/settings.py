@@ -292,7 +292,9 @@ class AgentSettings(Settings):
 
     locality: LocalitySettings = Field(LocalitySettings(), description="Where it stands.")
     sources: Annotated[tuple[Ip, ...], _LOOSE, _FROM_ONE] = Field(
-        (), description="Its source addresses: two or more cover more of the paths that traffic takes."
+        (),
+        description="Its source addresses, bound in turn: two or more cover more of the paths that traffic takes. `up` passes them on; an "
+        "agent elsewhere is told with `--source`.",
     )
     token: SecretStr | None = Field(None, description="What it must show to the center. Write ${env:X} or ${file:/…}.")
 
