@@ -61,8 +61,8 @@ class Tally:
     def totals(self) -> Totals:
         """All calls so far, taken or not."""
         with self._lock:
-            found = _sums([self._taken, self._over, *self._rows.values()])
-            return Totals(*found, sum(self._over[: Column.NONE]))
+            ok, failed, late, errors, unproven = _sums([self._taken, self._over, *self._rows.values()])
+            return Totals(ok, failed, late, errors, unproven, dropped=sum(self._over[: Column.NONE]))
 
     def _new(self, key: tuple[LineId, int]) -> list[int]:
         if len(self._rows) >= ROWS_MOST:
