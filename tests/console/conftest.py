@@ -1,54 +1,7 @@
-"""A real browser in front of a staged center. Without Chromium these tests are skipped by name."""
+"""The browser's fixtures, for every test of the page."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from tests.console.chromium import browser, charts, page
 
-import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
-
-from reachline.testing.stage import ASSETS
-
-CHROMIUM: Final = shutil.which("chromium") or "/usr/bin/chromium"
-ARGUMENTS: Final = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page that must not log an error: a script that breaks and a request that CSP refuses both do."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(10_000)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if is_ours(message.type, message.text) else None)
-    yield page
-    context.close()
-    assert errors == []
-
-
-def is_ours(kind: str, text: str) -> bool:
-    """Errors that the page makes, not those of a center that is away (or of a demo that is not played: 404)."""
-    return kind == "error" and not any(away in text for away in ("404", "net::ERR_", "WebSocket connection to"))
-
-
-@pytest.fixture(scope="session")
-def charts() -> None:
-    if not (ASSETS / "vendor" / "uPlot.esm.js").exists():
-        pytest.skip("needs the console's chart library: make console")
+__all__ = ["browser", "charts", "page"]

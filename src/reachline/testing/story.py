@@ -63,13 +63,15 @@ class Story(_Settings):
     line: str = Field(min_length=1)
     length: Annotated[Duration, Field(gt=0, le=3_600)]
     calm: KnobSettings = KnobSettings()
-    script: Annotated[tuple[Scene, ...], Field(strict=False, min_length=1)]
+    script: Annotated[tuple[Scene, ...], Field(strict=False)]
     seen: dict[str, Sight] = Field(default_factory=dict)
     phases: dict[str, str] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _is_told_in_order(self) -> Self:
         times = [scene.at for scene in self.script]
+        if not times:
+            raise refuse("script must have a scene", "begin with one at 0s")
         if times != sorted(times) or times[-1] >= self.length:
             raise refuse("script must be in order of time and end before length", "sort the scenes by `at`")
         if strange := sorted(self.seen.keys() - set(STATES)):
@@ -109,4 +111,6 @@ def _finding(error: ErrorDetails) -> Finding:
     path, hint = error["loc"], str(error.get("ctx", {}).get("hint", ""))
     if error["type"] == "missing":
         return Finding(path=path[:-1], rule="is required", about_key=True, missing=str(path[-1]))
-    return Finding(path=path, rule=error["msg"], hint=hint, about_key=error["type"] == "extra_forbidden")
+    if error["type"] == "extra_forbidden":
+        return Finding(path=path, rule="is unknown", about_key=True)
+    return Finding(path=path, rule=error["msg"], hint=hint)

@@ -1,0 +1,153 @@
+"""The demo as a newcomer meets it: a story moves weights, through nothing but knobs, probes, votes and calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.console.chromium import browser
+from tests.e2e.upped import Upped, environ
+
+from reachline.testing.parts import free_port
+from reachline.testing.wait import eventually
+
+__all__ = ["browser"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.slow]
+
+ANY = ("--port", "0", "--agents-port", "0")
+LINES = ("north", "east", "west")
+
+QUICK = """
+preset: quick_recovery
+window: {max_age: 8s}
+circuit_breaker:
+  cooldown_seconds: 4
+  half_open: {min_window_seconds: 3, min_success_requests: 20}
+  recovery: {step_ratios: [0.1, 0.5, 1.0], step_interval_seconds: 3}
+"""
+"""The quickstart's preset with a shorter memory and shorter waits, so that a whole story fits into a minute."""
+
+REFUSING = """
+line: west
+length: 10m
+phases: {calm: Calm, gone: Gone, back: Back}
+script:
+  - {at: 0s, phase: calm, title: All is well, say: Wait.}
+  - {at: 8s, phase: gone, title: "{name} refuses", say: Watch {name}., knobs: {refuse: true}}
+  - {at: 25s, phase: back, title: "{name} is back", say: Watch it return.}
+"""
+
+
+def document(directory: Path, rules: str) -> Path:
+    path = directory / "demo.yaml"
+    lines = "".join(f"      {name}: 'http://127.0.0.1:{free_port()}'\n" for name in LINES)
+    agents = "agents: {a: {}, b: {}, c: {}}\n"
+    probes = "    probes: {tcp: off, http: {every: 1s, burst: 3, path: /healthz}}\n"
+    path.write_text(f"{rules}clusters:\n  shop:\n{probes}    lines:\n{lines}{agents}")
+    return path
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Upped]:
+    """A demo with a story of our own, about another line and another fault."""
+    story = tmp_path / "story.yaml"
+    story.write_text(REFUSING)
+    with Upped(str(document(tmp_path, QUICK)), "--demo", "--story", str(story), *ANY, directory=tmp_path) as running:
+        yield running
+
+
+def test_another_story_moves_other_weights(other: Upped) -> None:
+    eventually(lambda: other.line("shop/west")["health"] == "healthy", within=30, every=0.3, what="judged")
+
+    eventually(lambda: other.line("shop/west")["breaker"] == "open", within=40, every=0.3, what="west trips")
+    assert {name: other.line(f"shop/{name}")["weight"] for name in LINES} == {"north": 100, "east": 100, "west": 0}
+    eventually(lambda: rates(other)["shop/west"] == 0, within=5, every=0.3, what="no call goes over west")
+    assert rates(other)["shop/east"] > 50
+
+    seen = []
+    eventually(lambda: came_back(other, seen), within=60, every=0.3, what="west carries its full share again")
+    assert [weight for weight in (10, 50, 100) if weight in seen] == [10, 50, 100]
+    rules = [change["rule"] for change in other.get("api/v1/changes?line=shop/west&limit=100")["changes"]]
+    assert rules[-3:] == ["breaker.cooldown_over", "breaker.window_passed", "breaker.window_passed.closed"]
+    assert "west refuses" in other.said
+    assert "shop/west: weight" in other.said
+
+
+def came_back(running: Upped, seen: list[int]) -> bool:
+    line = running.line("shop/west")
+    if line["weight"] not in seen[-1:]:
+        seen.append(line["weight"])
+    return bool(line["breaker"] == "closed" and line["weight"] == 100)
+
+
+def rates(running: Upped) -> dict[str, float]:
+    """Calls a second by line, as the callers count them."""
+    found = running.get("api/v1/demo").get("calls") or {}
+    return dict(found.get("rates") or {})
+
+
+def test_a_newcomer_sees_the_whole_story_within_210_seconds(browser: Browser, root: Path, tmp_path: Path) -> None:
+    """The quickstart as README starts it, but for its ports: followed in the console, by `status` and by `explain`."""
+    path = tmp_path / "quickstart.yaml"
+    text = (root / "examples" / "quickstart.yaml").read_text()
+    for port in ("7701", "7702", "7703"):
+        text = text.replace(port, str(free_port()))
+    path.write_text(text)
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    with Upped(str(path), "--demo", *ANY, directory=tmp_path) as running:
+        page.goto(running.url)
+        east = page.locator('[role="row"][data-line="shop/east"]')
+        demo = page.get_by_role("region", name="Demo")
+        expect(demo).to_contain_text("real calls/s", timeout=15_000)
+        eventually(lambda: sum(rates(running).values()) >= 200, within=15, every=0.5, what="200 calls a second")
+
+        expect(demo.get_by_role("heading")).to_have_text("east is called degraded", timeout=45_000)
+        weights = [int(east.locator(".figure").inner_text())]
+        eventually(lambda: fell(weights, int(east.locator(".figure").inner_text())), within=60, every=0.5)
+        assert len(weights) >= 5, f"not step by step: {weights}"
+        expect(east).to_contain_text("open")
+        expect(demo.get_by_role("heading")).to_have_text("east is out: its breaker is open")
+        assert "shop/east" in told(running, tmp_path, "status")
+        assert "vote." in told(running, tmp_path, "explain", "shop/east")
+
+        expect(east).to_contain_text("trial 10 %", timeout=75_000)
+        expect(east).to_contain_text("ramp 25 %", timeout=45_000)
+        expect(east).to_contain_text("ramp 50 %", timeout=45_000)
+        expect(east).to_contain_text("healthy", timeout=45_000)
+        assert running.get("api/v1/demo")["elapsed"] <= 210
+        assert running.get("api/v1/demo")["round"] == 1
+        assert "Traceback" not in running.said
+    page.close()
+
+
+def fell(weights: list[int], weight: int) -> bool:
+    """Whether the weight has come down to 0; each lower one is kept."""
+    assert weight <= weights[-1], f"{weight} after {weights}"
+    if weight < weights[-1]:
+        weights.append(weight)
+    return weight == 0
+
+
+def told(running: Upped, directory: Path, *command: str) -> str:
+    """What a command says of the running center."""
+    arguments = [sys.executable, "-m", "reachline", *command, "--center", running.url.rstrip("/")]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=30, env=environ(directory), check=False)
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_eight_open_pages_are_all_live(other: Upped, browser: Browser) -> None:
+    context = browser.new_context()
+    pages = [context.new_page() for _ in range(8)]
+    for page in pages:
+        page.goto(other.url)
+
+    for page in pages:
+        expect(page.locator("#freshness")).to_contain_text("live", timeout=15_000)
+        expect(page.locator("[data-line]")).to_have_count(3)
+    context.close()
