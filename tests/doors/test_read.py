@@ -258,6 +258,22 @@ def test_a_wrong_cluster_hides_nothing_of_another() -> None:
     ]
 
 
+def test_a_wrong_block_hides_nothing_of_another_block() -> None:
+    found = problems(cluster("limits: {loss: {degraded: 6%}}, circuit_breaker: {half_open: {traffic_ratio: 0}}"))
+
+    assert [problem.split(": ")[1] for problem in found] == [
+        "clusters.c.limits.loss.degraded",
+        "clusters.c.circuit_breaker.half_open.traffic_ratio",
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings", ["policy: primary_backup, probes: {tcp: 5}", "policy: primary_backup, preset: quik", "policy: nearest"]
+)
+def test_what_may_follow_from_another_mistake_is_not_told(settings: str) -> None:
+    assert len(problems(cluster(settings))) == 1
+
+
 # ---------------------------------------------------------------------------------------------------------- secrets
 
 SECRETS = """\

@@ -23,6 +23,12 @@ TokenOwner = TypeVar("TokenOwner", AgentSettings, Center)
 ProbesOwner = TypeVar("ProbesOwner", Document, Cluster)
 
 _SMALLEST: Final = "the smallest is three lines: clusters:, a name with lines:, and a list of URLs"
+_CAUSES: Final = {
+    "lines": frozenset({"policy", "probes"}),
+    "probes": frozenset({"lines"}),
+    "from": frozenset({"agents"}),
+}
+"""What else a check of a block, or of a key, looks at."""
 _ROUNDS: Final = 4
 """Times that a document is tried again without its wrong parts, so that what only shows in the whole is told too."""
 
@@ -84,9 +90,15 @@ def _validated(data: dict[str, Any], locator: Locator, origin: Origin) -> tuple[
     try:
         document = Document.model_validate(data).read_from(origin)
     except ValidationError as error:
-        findings = [explained(each, locator) for each in error.errors(include_url=False)]
+        findings = _explained(error, locator)
         return None, (*findings, *_beside(data, locator, origin, findings))
     return document, tuple(checked(document))
+
+
+def _explained(error: ValidationError, locator: Locator) -> list[Finding]:
+    """Each error once: a list whose items are wrong is not also too short."""
+    found = error.errors(include_url=False)
+    return [explained(each, locator) for each in found if each["type"] != "too_short" or not each["input"]]
 
 
 def _beside(data: dict[str, Any], locator: Locator, origin: Origin, found: list[Finding]) -> list[Finding]:
@@ -97,12 +109,26 @@ def _beside(data: dict[str, Any], locator: Locator, origin: Origin, found: list[
         try:
             document = Document.model_validate(rest).read_from(origin)
         except ValidationError as error:
-            again = [explained(each, Locator(value=rest, places=locator.places)) for each in error.errors()]
+            again = _explained(error, Locator(value=rest, places=locator.places))
             cut += [_cut(rest, Locator(value=rest, places=locator.places).path(each.path)) for each in again]
             continue
-        touched = {path[:2] for path in cut}
-        return [each for each in checked(document) if each.is_error and each.path[:2] not in touched]
+        left_out = {_block(path) for path in cut}
+        return [each for each in checked(document) if each.is_error and not _is_doubtful(each.path, left_out)]
     return []
+
+
+def _block(path: Path) -> tuple[Path, str]:
+    """The cluster a path lies in (empty: none) and the block there."""
+    home = path[:2] if path[:1] == ("clusters",) else ()
+    rest = path[len(home) :]
+    return home, str(rest[0]) if rest else ""
+
+
+def _is_doubtful(path: Path, left_out: Iterable[tuple[Path, str]]) -> bool:
+    """Whether a finding may be there only because of what was left out: its own block, or one that it depends on."""
+    home, key = _block(path)
+    causes = {"", "preset", "class", key} | _CAUSES.get(key, frozenset()) | _CAUSES.get(str(path[-1]), frozenset())
+    return any(cause in causes for at, cause in left_out if at in {home, ()})
 
 
 def _cut(data: dict[str, Any], path: Path) -> Path:
