@@ -32,7 +32,7 @@ from reachline.center.stream import Stream
 from reachline.core.ledger import Ledger
 from reachline.doors import reach
 from reachline.doors.settings import Document
-from reachline.errors import ConfigError, Problem
+from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, rpc
 from reachline.store.journal import Journal, Recovered, recover
@@ -86,9 +86,7 @@ async def run(
     async with AsyncExitStack() as stack:
         bound = _bind(document)
         stack.callback(bound.socket.close)
-        journal = Journal.open(
-            document.center.journal, keep_age=document.center.journal_keep, keep_bytes=document.center.journal_size
-        )
+        journal = _opened(document)
         stack.push_async_callback(asyncio.to_thread, journal.close)
         parts = _assemble(document, options, journal)
         grpc_at = await stack.enter_async_context(_agents_served(document, options, parts))
@@ -127,6 +125,16 @@ def _bind(document: Document) -> http.Bound:
 def _identity(document: Document) -> http.Identity | None:
     tls = document.center.tls
     return http.Identity(tls.certificate, tls.key) if tls else None
+
+
+def _opened(document: Document) -> Journal:
+    """The document's journal; one that cannot be had is the document's fault."""
+    center = document.center
+    try:
+        return Journal.open(center.journal, keep_age=center.journal_keep, keep_bytes=center.journal_size)
+    except JournalError as error:
+        place = document.place(("center", "journal"))
+        raise ConfigError(Problem(place=place, path="center.journal", value="", rule=str(error))) from error
 
 
 def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
