@@ -127,10 +127,10 @@ class Response:
     def _read_head(self) -> bool:
         end, width = _blank_line(self._buffer)
         if end < 0:
-            if len(self._buffer) + self._head_seen > MAX_HEAD:
-                raise RemoteProtocolError(f"header of more than {MAX_HEAD} bytes")
             if not _may_be_status(self._buffer):
                 raise RemoteProtocolError("not HTTP")
+            if len(self._buffer) + self._head_seen > MAX_HEAD:
+                raise RemoteProtocolError(f"header of more than {MAX_HEAD} bytes")
             return False
         head = bytes(self._buffer[:end])
         del self._buffer[: end + width]

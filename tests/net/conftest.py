@@ -1,0 +1,141 @@
+"""An engine on a loop of its own for one test, and peers that behave as badly as peers do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, Self
+
+import pytest
+
+from reachline.doors.addresses import parse_target
+from reachline.model import Clock, Failure, Kind
+from reachline.net.engine import Engine, Job, Phases
+from reachline.talk import build
+from reachline.testing.wait import until
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Ended(NamedTuple):
+    """One call of `done`, in the engine's order."""
+
+    token: int
+    failure: Failure | None
+    rtt_us: int | None
+    clock: Clock
+    late: bool
+    sent: int
+    lost: int
+    status: int
+    note: str
+    lateness_us: int
+    phases: Phases | None
+
+
+class Lab:
+    """An engine whose results are kept; use it as an async context manager."""
+
+    def __init__(self, **options) -> None:
+        self.ended: list[Ended] = []
+        self.overdue: list[int] = []
+        self._options = options
+
+    async def __aenter__(self) -> Self:
+        self.engine = Engine(
+            lambda *result: self.ended.append(Ended(*result)), overdue=self.overdue.append, **self._options
+        )
+        self._fd = self.engine.fileno()
+        asyncio.get_running_loop().add_reader(self._fd, self.engine.turn)
+        return self
+
+    async def __aexit__(self, *_) -> None:
+        asyncio.get_running_loop().remove_reader(self._fd)
+        self.engine.close()
+
+    async def probe(self, *jobs: Job, within: float = 10.0) -> list[Ended]:
+        """Start them now; their results in the order of tokens."""
+        before = len(self.ended)
+        for job in jobs:
+            self.engine.start(job, at=self.engine.now())
+        await until(lambda: len(self.ended) >= before + len(jobs), within=within, every=0.002, what="results")
+        assert len(self.ended) == before + len(jobs)
+        return sorted(self.ended[before:], key=lambda result: result.token)
+
+    async def one(self, job: Job) -> Ended:
+        """The result of one attempt."""
+        return (await self.probe(job))[0]
+
+
+def make_job(target: str, options=None, *, kind: str = "", token: int = 1, **fields) -> Job:
+    endpoint = parse_target(target)
+    named = kind or {"https": "http"}.get(endpoint.scheme, endpoint.scheme)
+    times = {"timeout": 3.0, "patience": 1.0} | fields
+    return Job(token=token, endpoint=endpoint, probe=build(Kind(named), endpoint, options or {}), **times)
+
+
+@contextlib.asynccontextmanager
+async def serving(peer: Peer) -> AsyncIterator[int]:
+    """A server on loopback; its port."""
+    tasks: set[asyncio.Task[object]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await peer(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def saying(data: bytes, *, reset: bool = False, wait: bool = False) -> Peer:
+    """A peer that reads something, says `data` and closes (by RST: `reset`), or stays (`wait`)."""
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        writer.write(data)
+        await writer.drain()
+        if wait:
+            await reader.read()
+        if reset:
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    return peer
+
+
+@pytest.fixture
+def lab() -> type[Lab]:
+    return Lab
+
+
+@pytest.fixture
+def job():
+    return make_job
+
+
+@pytest.fixture
+def serve():
+    return serving
+
+
+@pytest.fixture
+def say():
+    return saying

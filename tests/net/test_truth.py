@@ -1,0 +1,150 @@
+"""The figures held against the wire: a capture on the interface the probes leave by."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import struct
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reachline.model import Clock
+from reachline.testing import parts
+from reachline.testing.wait import eventually
+
+_NANO = 0xA1B23C4D
+_ETHERNET, _RAW = 1, 101
+
+
+def packets(file: Path):
+    """(ns, IPv4 packet) of a pcap with nanoseconds, Ethernet or raw IP."""
+    data = file.read_bytes()
+    magic, _, _, _, _, _, link = struct.unpack_from("<IHHiIII", data)
+    assert magic == _NANO
+    skip = {_ETHERNET: 14, _RAW: 0}[link]
+    at = 24
+    while at + 16 <= len(data):
+        seconds, nanos, size, _ = struct.unpack_from("<IIII", data, at)
+        yield seconds * 1_000_000_000 + nanos, data[at + 16 + skip : at + 16 + size]
+        at += 16 + size
+
+
+def handshakes(file: Path) -> list[float]:
+    """Microseconds from SYN to SYN-ACK, in the order of the SYNs."""
+    begun: dict[object, int] = {}
+    made: dict[object, int] = {}
+    for at, packet in packets(file):
+        tcp = packet[(packet[0] & 15) * 4 :]
+        source, target = struct.unpack_from("!HH", tcp)
+        flags = tcp[13] & 0x12
+        if flags == 0x02:
+            begun.setdefault(source, at)
+        elif flags == 0x12 and target in begun:
+            made.setdefault(target, at)
+    return [(made[port] - at) / 1e3 for port, at in begun.items() if port in made]
+
+
+def echoes(file: Path) -> list[float]:
+    """Microseconds from echo request to reply, in the order of the requests."""
+    begun: dict[object, int] = {}
+    made: dict[object, int] = {}
+    for at, packet in packets(file):
+        icmp = packet[(packet[0] & 15) * 4 :]
+        (begun if icmp[0] == 8 else made).setdefault(icmp[8:16], at)
+    return [(made[token] - at) / 1e3 for token, at in begun.items() if token in made]
+
+
+def measured(lab, jobs, *, stall: float = 0.0):
+    """Results of attempts every 10 ms, while the process is blocked for `stall` seconds out of each 0.2."""
+
+    async def main():
+        async with lab() as engine:
+            begin = engine.engine.now() + 0.02
+            for number, job in enumerate(jobs):
+                engine.engine.start(job, at=begin + number * 0.01)
+
+            async def ended():
+                last = 0.0
+                while len(engine.ended) < len(jobs):
+                    if stall and engine.engine.now() - last > 0.2:
+                        last = engine.engine.now()
+                        time.sleep(stall)
+                    await asyncio.sleep(0.002)
+
+            await asyncio.wait_for(ended(), 20)
+            return sorted(engine.ended, key=lambda result: result.token)
+
+    return asyncio.run(main())
+
+
+def errors(results, wire: list[float]) -> list[float]:
+    """How far each RTT is from the wire's, in microseconds."""
+    assert len(results) == len(wire)
+    return [abs(result.rtt_us - seen) for result, seen in zip(results, wire, strict=True)]
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)]
+
+
+@pytest.fixture
+def wire():
+    with parts.veth() as made:
+        yield made
+
+
+@pytest.fixture
+def target(wire):
+    """A listener in the far namespace; its port."""
+    script = "import socket,sys,time; s=socket.create_server(('0.0.0.0', 7), backlog=1024); time.sleep(60)"
+    with parts.started(wire.inside(sys.executable, "-c", script), log=Path("/dev/null")):
+        eventually(lambda: parts.is_open(7, wire.far), what="the listener")
+        yield 7
+
+
+@pytest.mark.real
+@pytest.mark.alone
+@pytest.mark.parametrize(("stall", "bound_us"), [(0.0, 100.0), (0.04, 300.0)])
+def test_a_connects_rtt_is_the_wires(lab, job, wire, target, tmp_path, stall, bound_us):
+    jobs = [job(f"tcp://{wire.far}:{target}", token=number) for number in range(100)]
+
+    with parts.captured(wire.near_name, f"tcp port {target}", file=tmp_path / "wire.pcap") as file:
+        results = measured(lab, jobs, stall=stall)
+        captured_all(file, handshakes, len(jobs))
+    off = errors(results, handshakes(file))
+
+    assert {result.clock for result in results} == {Clock.TCP_INFO}
+    assert {result.failure for result in results} == {None}
+    report("TCP", stall, off)
+    assert quantile(off, 0.95) <= bound_us
+    assert statistics.median(off) <= 50.0
+
+
+@pytest.mark.real
+@pytest.mark.alone
+@pytest.mark.parametrize(("stall", "bound_us"), [(0.0, 100.0), (0.04, 300.0)])
+def test_an_echos_rtt_is_the_wires(lab, job, wire, tmp_path, stall, bound_us):
+    jobs = [job(f"icmp://{wire.far}", token=number) for number in range(100)]
+
+    with parts.captured(wire.near_name, "icmp", file=tmp_path / "wire.pcap") as file:
+        results = measured(lab, jobs, stall=stall)
+        captured_all(file, echoes, len(jobs))
+    off = errors(results, echoes(file))
+
+    assert {result.clock for result in results} == {Clock.RX_STAMP}
+    report("ICMP", stall, off)
+    assert quantile(off, 0.95) <= bound_us
+    assert statistics.median(off) <= 50.0
+
+
+def captured_all(file: Path, read, count: int) -> None:
+    eventually(lambda: len(read(file)) >= count, what="tcpdump to have written all")
+
+
+def report(kind: str, stall: float, off: list[float]) -> None:
+    print(
+        f"{kind} stall {stall}: error p50 {statistics.median(off):.1f} us, p95 {quantile(off, 0.95):.1f}, max {max(off):.1f}"
+    )
