@@ -85,6 +85,7 @@ class Door:
         self._refusal: int | None = None
         self.post_status = 202
         self.posts: list[dict[str, Any]] = []
+        self.posts_refused = 0
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.token = ""
 
@@ -141,6 +142,8 @@ class Door:
         with self._changed:
             if self.post_status < 300:
                 self.posts.append(json.loads(body))
+            else:
+                self.posts_refused += 1
             return self.post_status
 
 
