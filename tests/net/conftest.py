@@ -13,6 +13,7 @@ import pytest
 
 from reachline.doors.addresses import parse_target
 from reachline.model import Clock, Failure, Kind
+from reachline.net import kernel
 from reachline.net.engine import Engine, Job, Phases
 from reachline.talk import build
 from reachline.testing.wait import until
@@ -50,6 +51,7 @@ class Lab:
         )
         self._fd = self.engine.fileno()
         asyncio.get_running_loop().add_reader(self._fd, self.engine.turn)
+        await until(stamps_are_on, every=0.001, what="the kernel to stamp what arrives")
         return self
 
     async def __aexit__(self, *_) -> None:
@@ -75,6 +77,15 @@ def make_job(target: str, options=None, *, kind: str = "", token: int = 1, **fie
     named = kind or {"https": "http"}.get(endpoint.scheme, endpoint.scheme)
     times = {"timeout": 3.0, "patience": 1.0} | fields
     return Job(token=token, endpoint=endpoint, probe=build(Kind(named), endpoint, options or {}), **times)
+
+
+def stamps_are_on() -> bool:
+    """Whether a byte over TCP arrives with its stamp; the kernel takes some milliseconds to begin."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        near.setsockopt(socket.SOL_SOCKET, kernel.SO_TIMESTAMPNS, 1)
+        with server.accept()[0] as far:
+            far.send(b"x")
+            return kernel.stamp(near.recvmsg(1, 64)[1]) is not None
 
 
 @contextlib.asynccontextmanager

@@ -70,6 +70,7 @@ class Engine:
         self._limit = kernel.budget(limit)
         self._launcher = Launcher(self, resolver or Resolver())
         self._timer = kernel.Timer()
+        self._stamps = kernel.keep_stamps()
         self.epoll.register(self._timer.fileno(), select.EPOLLIN)
         self._starts: Wheel[tuple[int, Job]] = Wheel()
         self._deadlines: Wheel[int] = Wheel()
@@ -158,6 +159,7 @@ class Engine:
         self._deadlines.sweep(_nothing)
         self._launcher.close()
         self._timer.close()
+        self._stamps.close()
         self.epoll.close()
 
     # -- one turn -------------------------------------------------------------------------------------------------------

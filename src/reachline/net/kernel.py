@@ -29,6 +29,7 @@ __all__ = [
     "failure_of",
     "file_limit",
     "handshake",
+    "keep_stamps",
     "raise_file_limit",
     "retransmits",
     "stamp",
@@ -119,6 +120,17 @@ def stamp(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
             seconds, nanos = _TIMESPEC.unpack_from(raw)
             return int(seconds) * _NS + int(nanos)
     return None
+
+
+def keep_stamps() -> socket.socket:
+    """A socket that makes the kernel stamp all that arrives, while it is open.
+
+    The kernel begins to stamp some milliseconds after the first socket asks for it, and stops with the last one: a probe
+    that asked for itself alone would find its first answer unstamped, or stamped when it was read.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return sock
 
 
 def bind(sock: socket.SocketType, family: int, source: str, interface: str) -> None:
