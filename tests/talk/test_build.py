@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+
+from reachline import talk
+from reachline.doors.addresses import parse_target
+from reachline.errors import ConfigError
+from reachline.model import Kind
+from reachline.talk.dns import DnsProbe
+from reachline.talk.http import HttpProbe
+from reachline.talk.icmp import IcmpProbe
+
+
+def built(kind: str, target: str, **options):
+    return talk.build(Kind(kind), parse_target(target), options)
+
+
+def problems(kind: str, target: str, **options) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        built(kind, target, **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_every_kind_has_its_probe():
+    assert set(talk.TABLE) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_builds_for_an_https_line_without_options(kind):
+    probe = talk.build(kind, parse_target("https://a.example/healthz"), {})
+
+    assert probe.where(parse_target("https://a.example/healthz")) is not None
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_unknown_option_is_refused_with_what_was_meant(kind):
+    assert "is not an option of this probe" in problems(kind.value, "https://a.example/", nonsense=1)[0]
+
+
+def test_all_mistakes_are_told_at_once():
+    told = problems("http", "https://a.example/", pth="/x", expect="600", limit=-1, verify="maybe", method="GE T")
+
+    assert len(told) == 5
+    assert any("pth" in line and "did you mean path?" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"expect": "abc"}, "statuses or ranges"),
+        ({"expect": "300-200"}, "ranges that go up"),
+        ({"expect": ""}, "at least one status"),
+        ({"path": "healthz"}, "begins with /"),
+        ({"path": "/a b"}, "without spaces"),
+        ({"host": "a b"}, "host name"),
+        ({"headers": "no colon"}, "lines of `Name: value`"),
+        ({"headers": "Host: x"}, "must not set Host"),
+        ({"headers": "X: a\rb"}, "lines of `Name: value`"),
+        ({"method": "CONNECT"}, "HTTP method"),
+        ({"tls": "yes"}, "true or false"),
+        ({"body": True}, "must be a text"),
+        ({"limit": 1.5}, "whole number"),
+    ],
+)
+def test_http_options_have_rules(options, rule):
+    assert any(rule in line for line in problems("http", "http://a.example/", **options))
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "secure", "host"),
+    [
+        ("http://a.example/", {}, False, "a.example"),
+        ("http://a.example:8080/", {}, False, "a.example:8080"),
+        ("https://a.example/", {}, True, "a.example"),
+        ("https://a.example:8443/", {}, True, "a.example:8443"),
+        ("tcp://10.0.0.1:443", {}, True, "10.0.0.1"),
+        ("tcp://10.0.0.1:80", {}, False, "10.0.0.1"),
+        ("tcp://10.0.0.1:443", {"tls": False}, False, "10.0.0.1:443"),
+        ("tcp://[2001:db8::1]:8080", {}, False, "[2001:db8::1]:8080"),
+    ],
+)
+def test_http_speaks_tls_where_scheme_port_or_option_say_so(target, options, secure, host):
+    probe = built("http", target, **options)
+
+    assert isinstance(probe, HttpProbe)
+    assert (probe.secure is not None) == secure
+    assert f"\r\nHost: {host}\r\n".encode() in probe.request
+
+
+def test_a_port_is_needed_to_connect():
+    assert "names no port" in problems("tcp", "icmp://10.0.0.1")[0]
+
+
+def test_tls_options_make_a_profile():
+    probe = built("tls", "tls://a.example", sni="b.example", alpn="h2, http/1.1", verify=False)
+
+    assert probe.secure.server_name == "b.example"
+    assert probe.secure.alpn == ("h2", "http/1.1")
+    assert probe.secure.verify is False
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "server", "name", "kind"),
+    [
+        ("dns://10.0.0.2/a.example", {}, "dns://10.0.0.2:53/a.example", "a.example", "A"),
+        (
+            "dns://[2001:db8::1]:5353/a.example?type=mx",
+            {},
+            "dns://[2001:db8::1]:5353/a.example?type=mx",
+            "a.example",
+            "MX",
+        ),
+        ("https://a.example/", {}, "dns://:53", "a.example", "A"),
+        ("https://a.example/", {"server": "10.0.0.2"}, "dns://10.0.0.2:53", "a.example", "A"),
+        ("https://a.example/", {"server": "2001:db8::2"}, "dns://[2001:db8::2]:53", "a.example", "A"),
+        ("tcp://10.0.0.1:1", {"name": "x.example", "type": "aaaa"}, "dns://:53", "x.example", "AAAA"),
+    ],
+)
+def test_dns_knows_whom_it_asks_for_what(target, options, server, name, kind):
+    probe = built("dns", target, **options)
+
+    assert isinstance(probe, DnsProbe)
+    assert str(probe.where(parse_target(target))) == server
+    assert (probe.name, probe.type) == (name, kind)
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "rule"),
+    [
+        ("dns://10.0.0.2", {}, "is needed: what to ask for"),
+        ("tcp://10.0.0.1:1", {}, "is needed: what to ask for"),
+        ("dns://10.0.0.2/a.example", {"type": "BOGUS"}, "must be one of A, NS"),
+        ("dns://10.0.0.2/a.example?type=bogus", {}, "must be one of A, NS"),
+        ("dns://10.0.0.2/a.example", {"rcode": "FINE"}, "must be one of NOERROR"),
+        ("https://a.example/", {"server": "http://x"}, "name server's address"),
+        ("https://a.example/", {"server": "10.0.0.1:99999"}, "name server's address"),
+        ("https://a.example/", {"name": "a" * 70}, "must be a DNS name"),
+    ],
+)
+def test_dns_options_have_rules(target, options, rule):
+    assert any(rule in line for line in problems("dns", target, **options))
+
+
+def test_icmp_has_a_size():
+    probe = built("icmp", "icmp://10.0.0.1", size=1_000)
+
+    assert isinstance(probe, IcmpProbe)
+    assert probe.size == 1_000
+    assert "whole number from 8 to 65000" in problems("icmp", "icmp://10.0.0.1", size=7)[0]
