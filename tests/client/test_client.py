@@ -235,6 +235,24 @@ def test_a_token_is_sent_and_a_wrong_one_is_a_state(peer: Peer) -> None:
         assert bad.stats().clusters["payments"].trouble == "not authorised"
 
 
+def test_a_token_that_others_can_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    for center in ("http://127.0.0.1:1", "https://10.0.0.1:1", "http://10.0.0.1:1"):
+        reachline.connect_sync(center, clusters=["payments"], token="sesame", wait=0).close()
+
+    told = [each for each in caplog.records if each.message == "token_sent_in_the_clear"]
+    assert [each.__dict__["centers"] for each in told] == ["http://10.0.0.1:1"]
+
+
+def test_a_list_with_a_short_life_is_asked_for_twice_in_it(peer: Peer) -> None:
+    peer.door.publish(pair(ttl=1.0, version="1.2"))
+    with connected(peer) as client:
+        eventually(lambda: len(peer.door.asked) >= 6, within=5)
+
+        assert not client.cluster("payments").is_stale
+
+    assert "wait=0.5&" in peer.door.asked[1][0]
+
+
 HOSTILE = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",

@@ -170,6 +170,13 @@ def test_a_line_held_open_gets_nothing_until_the_center_was_silent_for_ten_coold
     assert own_trial_ms(terms) == 600_000
 
 
+def test_a_short_cooldown_does_not_make_a_held_poll_a_silence() -> None:
+    terms = published(share(gate=Gate.OPEN), share(), cooldown_ms=1_000)
+
+    assert now(terms, {}, silent_ms=59_999)[0].weight == 0
+    assert now(terms, {}, silent_ms=60_000)[0] == Admission(5_000, is_trial=True)
+
+
 def test_a_line_that_proved_itself_in_the_silence_keeps_the_trials_share() -> None:
     terms = published(share(gate=Gate.OPEN), share())
     proven = {LineId("c/0"): UNTRIED._replace(proven=True)}

@@ -66,6 +66,8 @@ class Client:
         self._id = _client_id(options.name, self._rng)
         self._clusters: Final = {name: self._cluster(name) for name in options.clusters}
         self._fill()
+        if options.token and (open_ones := [each.url for each in options.centers if not each.is_protected]):
+            _log.warning("token_sent_in_the_clear", extra={"centers": ", ".join(open_ones)})
         _CLIENTS.add(self)
 
     def cluster(self, name: str) -> Cluster:

@@ -39,6 +39,11 @@ class CenterAddress(NamedTuple):
     is_tls: bool
     prefix: str
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether nobody else can read along: TLS, or a connection that does not leave this machine."""
+        return self.is_tls or self.host in ("localhost", "::1") or self.host.startswith("127.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:

@@ -23,8 +23,9 @@ __all__ = ["PollCounts", "Poller"]
 
 _log: Final = logging.getLogger("reachline.client")
 
-WAIT: Final[Seconds] = 30.0
-"""How long a center may hold a poll: below the 60 s at which proxies in between hang up."""
+_HOLD: Final[Seconds] = 30.0
+"""How long a center may hold a poll: below the 60 s at which proxies in between hang up. Half a list's `ttl` at most, for a
+list whose center merely has no news is not stale."""
 _ANSWER: Final[Seconds] = 10.0
 """How long an answer may take beyond that."""
 _BACKOFF_MOST: Final[Seconds] = 5.0
@@ -95,7 +96,7 @@ class Poller:
 
     async def _poll(self) -> Seconds:
         """One poll; how long after its beginning the next one may start."""
-        asked = WAIT if self._holds else 0.0
+        asked = min(_HOLD, self._cluster.published.ttl / 2) if self._holds else 0.0
         found = await self._connections[self._at].exchange(self._request(asked), timeout=asked + _ANSWER)
         if isinstance(found, Lost):
             self.counts.malformed += found.is_malformed

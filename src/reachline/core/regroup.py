@@ -21,6 +21,9 @@ __all__ = ["SILENT_COOLDOWNS", "Admission", "Term", "Terms", "admissions", "agre
 SILENT_COOLDOWNS: Final = 10
 """A center silent for this many cooldowns of an open line will not try it: the client may."""
 
+_SILENT_LEAST_MS: Final = 60_000
+"""…and never sooner than this, however short the cooldown: a center that merely holds a poll is heard every 30 s."""
+
 _OWN_STEP_MILLI: Final = 50
 """The share of such a line, of its base: that of the center's own half-open trial."""
 
@@ -89,8 +92,11 @@ def agrees(terms: Terms) -> bool:
 
 def own_trial_ms(terms: Terms) -> int | None:
     """The shortest silence after which this client may try a line that the center holds open, or None."""
-    waits = [SILENT_COOLDOWNS * term.cooldown_ms for term in terms.lines if _is_held_open(term)]
-    return min(waits, default=None)
+    return min((_silence_ms(term) for term in terms.lines if _is_held_open(term)), default=None)
+
+
+def _silence_ms(term: Term) -> int:
+    return max(SILENT_COOLDOWNS * term.cooldown_ms, _SILENT_LEAST_MS)
 
 
 def _is_held_open(term: Term) -> bool:
@@ -98,7 +104,7 @@ def _is_held_open(term: Term) -> bool:
 
 
 def _may_try(term: Term, silent_ms: int) -> bool:
-    return _is_held_open(term) and silent_ms >= SILENT_COOLDOWNS * term.cooldown_ms
+    return _is_held_open(term) and silent_ms >= _silence_ms(term)
 
 
 def _weights(terms: Terms, blocked: Sequence[bool], own: Sequence[bool]) -> list[int]:

@@ -1,0 +1,91 @@
+"""The guide's own lines, run as they stand against a real peer; only the address and the wait are the test's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reachline.testing.door import Peer, document, line, serving
+
+ADDRESS = "http://127.0.0.1:7680"
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    with serving() as made:
+        # The peer is its own target: it answers what it does not know with 404, which is an answer.
+        made.door.publish(document(line("a", 100, address=made.url)))
+        yield made
+
+
+def blocks(root: Path, kind: str) -> list[str]:
+    page = (root / "docs/guide/sdk.md").read_text()
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def run(code: str, peer: Peer, root: Path, directory: Path) -> None:
+    path = os.pathsep.join(filter(None, [str(root / "src"), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code.replace(ADDRESS, peer.url)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ten_lines_lead_from_nothing_to_a_counted_call(peer: Peer, root: Path, tmp_path: Path) -> None:
+    first = blocks(root, "python")[0]
+    assert len([row for row in first.splitlines() if row]) <= 10
+
+    run(first, peer, root, tmp_path)
+
+    assert peer.door.outcomes() == {"payments/a ok": 1}
+
+
+def test_the_asynchronous_twin_runs_and_keeps_its_cache(peer: Peer, root: Path, tmp_path: Path) -> None:
+    run(blocks(root, "python")[1], peer, root, tmp_path)
+
+    assert peer.door.outcomes() == {"payments/a ok": 1}
+    assert (tmp_path / "lines.json").exists()
+
+
+def test_calls_are_corrected_and_reported_as_told(peer: Peer, root: Path, tmp_path: Path) -> None:
+    first, _, corrected, reported, _ = blocks(root, "python")
+
+    run("\n".join([first, corrected, reported]), peer, root, tmp_path)
+
+    assert peer.door.outcomes() == {"payments/a ok": 3, "payments/a failed": 1}
+
+
+def test_every_setting_is_told_with_its_default(root: Path) -> None:
+    from reachline.client.options import Settings
+
+    told = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", (root / "docs/guide/sdk.md").read_text(), re.MULTILINE)
+
+    assert told == list(Settings.__annotations__)
+
+
+def test_curl_speaks_the_same_door(peer: Peer, tmp_path: Path, root: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    commands = blocks(root, "sh")[1].replace(ADDRESS, peer.url).replace("wait=30", "wait=0")
+
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0
+    assert '"version": "1.1"' in done.stdout
+    assert peer.door.posts[0]["client"] == "checkout-7"
+    assert peer.door.outcomes() == {"payments/a ok": 97, "payments/a failed": 2, "payments/a late": 1}
