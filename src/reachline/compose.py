@@ -105,6 +105,18 @@ class _Child(NamedTuple):
     """What it says on standard output, as JSON objects; None: its output is ours."""
 
 
+class _House(NamedTuple):
+    """What everybody under one roof shares."""
+
+    document: Document
+    setup: Setup
+    socket: str
+    told: dict[str, object]
+    """The demo's newest words; written as they come, read by the page."""
+    ready: Callable[[Up], None]
+    say: Callable[[str], None]
+
+
 async def up(
     document: Document, setup: Setup, *, stop: asyncio.Event, ready: Callable[[Up], None], say: Callable[[str], None]
 ) -> None:
@@ -113,27 +125,31 @@ async def up(
     `ready` is called once everything answers, `say` with lines for a terminal. Nothing is left running afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="reachline-", dir=_temporary()) as private:
-        document = _prepared(document, setup, private)
-        told: dict[str, object] = {}
-        socket = f"unix:{private}/center.sock"
-        options = center.Options(
-            source=Source(setup.source, setup.text),
-            console=setup.console,
-            also=(socket,),
-            insecure=setup.insecure,
-            environ=setup.environ,
-            pages={"demo": lambda: told} if setup.demo else {},
-        )
+        prepared = _prepared(document, setup, private)
+        house = _House(prepared, setup, f"unix:{private}/center.sock", {}, ready, say)
         started: asyncio.Future[center.Started] = asyncio.get_running_loop().create_future()
         over = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(center.run(document, options, stop=over, ready=started.set_result), name="center")
-            family = tasks.create_task(_family(document, setup, socket, started, told, ready, say), name="children")
+            serving = center.run(prepared, _options(house), stop=over, ready=started.set_result)
+            tasks.create_task(serving, name="center")
+            family = tasks.create_task(_family(house, started), name="children")
             await stop.wait()
             # Children first: an agent that still runs would report that it lost its center.
             family.cancel()
             await asyncio.wait({family})
             over.set()
+
+
+def _options(house: _House) -> center.Options:
+    setup = house.setup
+    return center.Options(
+        source=Source(setup.source, setup.text),
+        console=setup.console,
+        also=(house.socket,),
+        insecure=setup.insecure,
+        environ=setup.environ,
+        pages={"demo": lambda: house.told} if setup.demo else {},
+    )
 
 
 def _temporary() -> str | None:
@@ -148,29 +164,20 @@ def _prepared(document: Document, setup: Setup, private: str) -> Document:
     return document.model_copy(update={"center": document.center.model_copy(update={"journal": f"{private}/journal"})})
 
 
-async def _family(  # noqa: PLR0917  the one place where everything meets
-    document: Document,
-    setup: Setup,
-    socket: str,
-    started: asyncio.Future[center.Started],
-    told: dict[str, object],
-    ready: Callable[[Up], None],
-    say: Callable[[str], None],
-) -> None:
+async def _family(house: _House, started: asyncio.Future[center.Started]) -> None:
     """The children, from the center's start to our cancellation."""
-    reached = await started
+    reached, document = await started, house.document
     async with asyncio.TaskGroup() as tasks:
-        if setup.demo is not None:
+        if house.setup.demo is not None:
             standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            demo = _demo(setup.demo, setup.source, reached.http, standing=standing, told=told, say=say)
-            tasks.create_task(_keep(demo, say), name="demo")
+            tasks.create_task(_keep(_demo(house, house.setup.demo, reached.http, standing), house.say), name="demo")
             await _stands(standing)
-        agents = _agents(document, setup, socket)
+        agents = _agents(house)
         for agent in agents:
-            tasks.create_task(_keep(agent, say), name=agent.name)
+            tasks.create_task(_keep(agent, house.say), name=agent.name)
         lines = sum(len(cluster.lines) for cluster in document.clusters.values())
         names = tuple(agent.name for agent in agents)
-        ready(Up(reached.http, reached.grpc, names, lines, document.center.journal))
+        house.ready(Up(reached.http, reached.grpc, names, lines, document.center.journal))
 
 
 async def _stands(demo: asyncio.Future[None]) -> None:
@@ -181,15 +188,15 @@ async def _stands(demo: asyncio.Future[None]) -> None:
         raise ReachlineError(f"the demo's world did not stand within {_DEMO_WITHIN:g} s") from error
 
 
-def _agents(document: Document, setup: Setup, socket: str) -> tuple[_Child, ...]:
+def _agents(house: _House) -> tuple[_Child, ...]:
     """The document's agents, or one."""
-    settings = document.agents or {LOCAL: AgentSettings()}
-    return tuple(_agent(name, agent, setup, socket) for name, agent in settings.items())
+    settings = house.document.agents or {LOCAL: AgentSettings()}
+    return tuple(_agent(name, agent, house) for name, agent in settings.items())
 
 
-def _agent(name: str, settings: AgentSettings, setup: Setup, socket: str) -> _Child:
+def _agent(name: str, settings: AgentSettings, house: _House) -> _Child:
     place = settings.locality
-    arguments = ["agent", "--id", name, "--center", socket, "--log-level", setup.log_level]
+    arguments = ["agent", "--id", name, "--center", house.socket, "--log-level", house.setup.log_level]
     arguments += ["--zone", place.zone] if place.zone else []
     arguments += ["--region", place.region] if place.region else []
     for source in settings.sources:
@@ -198,15 +205,7 @@ def _agent(name: str, settings: AgentSettings, setup: Setup, socket: str) -> _Ch
     return _Child(f"agent {name}", "reachline", tuple(arguments), token)
 
 
-def _demo(
-    demo: Demo,
-    source: Path,
-    url: str,
-    *,
-    standing: asyncio.Future[None],
-    told: dict[str, object],
-    say: Callable[[str], None],
-) -> _Child:
+def _demo(house: _House, demo: Demo, url: str, standing: asyncio.Future[None]) -> _Child:
     """The demo's world, and what is done with its words."""
 
     def heard(message: Mapping[str, Any]) -> None:
@@ -214,17 +213,17 @@ def _demo(
             case {"ready": True} if not standing.done():
                 standing.set_result(None)
             case {"print": str(text)}:
-                say(text)
+                house.say(text)
             case {"told": dict(document)}:
-                told.clear()
-                told.update(document)
+                house.told.clear()
+                house.told.update(document)
             case {"refused": list(problems)}:
                 raise ConfigError(*(Problem(**problem) for problem in problems))
             case _:
                 log.debug("demo_message_ignored", extra={"keys": sorted(message)})
 
     story = ("--story", str(demo.story)) if demo.story else ()
-    return _Child("demo", demo.module, (str(source), "--center", url, *story), heard=heard)
+    return _Child("demo", demo.module, (str(house.setup.source), "--center", url, *story), heard=heard)
 
 
 async def _keep(child: _Child, say: Callable[[str], None]) -> None:
@@ -244,7 +243,8 @@ async def _keep(child: _Child, say: Callable[[str], None]) -> None:
 
 
 def _how(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    name = next((each.name for each in signal.Signals if each == -code), str(-code))
+    return f"signal {name}" if code < 0 else f"exit {code}"
 
 
 async def _run(child: _Child) -> int:

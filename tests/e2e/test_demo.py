@@ -38,7 +38,7 @@ length: 10m
 phases: {calm: Calm, gone: Gone, back: Back}
 script:
   - {at: 0s, phase: calm, title: All is well, say: Wait.}
-  - {at: 8s, phase: gone, title: "{name} refuses", say: Watch {name}., knobs: {refuse: true}}
+  - {at: 8s, phase: gone, title: "{name} refuses", say: "Watch {name}.", knobs: {refuse: true}}
   - {at: 25s, phase: back, title: "{name} is back", say: Watch it return.}
 """
 
@@ -91,6 +91,7 @@ def rates(running: Upped) -> dict[str, float]:
     return dict(found.get("rates") or {})
 
 
+@pytest.mark.timeout(300)  # the story takes 165 s
 def test_a_newcomer_sees_the_whole_story_within_210_seconds(browser: Browser, root: Path, tmp_path: Path) -> None:
     """The quickstart as README starts it, but for its ports: followed in the console, by `status` and by `explain`."""
     path = tmp_path / "quickstart.yaml"

@@ -75,6 +75,13 @@ const RULES = {
   "breaker.trial_failed": "calls failed in the trial: opened again, for longer",
   "breaker.forgiven": "quiet for long: earlier failures forgiven",
   "judge.recovered": "good again: weight returns",
+  "guard.last_line": "judged failed, but the last closed line: held",
+  "guard.fail_open": "every line is open: the least bad one carries all",
+  "quorum.blind": "no vantage reports on it: held, not judged",
+  "quorum.seen": "vantages report on it again",
+  "faults.grew": "more bad judgements: less weight",
+  "faults.faded": "good judgements: weight returns",
+  "faults.fading": "healthy again: weight returns",
   "operator.drain": "drained by an operator",
 };
 
