@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from reachline.core import histogram
@@ -176,8 +177,7 @@ def _rtts(kind: Kind, rows: list[Seen]) -> view.Figures:
     if len(rows) == 1 or not merged:
         p50, p95 = _middle([row.reading.p50_us for row in rows]), _middle([_answered_p95(row) for row in rows])
     else:
-        pool = histogram.merged(*merged)
-        p50, p95 = pool.quantile(0.5), pool.quantile(0.95)
+        p50, p95 = _quantiles(merged)
     return view.Figures(
         p95=_seconds(p95),
         p50=_seconds(p50),
@@ -185,6 +185,18 @@ def _rtts(kind: Kind, rows: list[Seen]) -> view.Figures:
         jitter=_seconds(_middle([row.reading.jitter_us for row in rows])),
         kind=kind.value,
     )
+
+
+def _quantiles(histograms: list[histogram.Histogram]) -> tuple[float | None, float | None]:
+    """P50 and P95 of all together. Agents send one scale, so that a sort is all it takes."""
+    scale = histograms[0].scale
+    if any(each.scale != scale for each in histograms):
+        pool = histogram.merged(*histograms)
+    else:
+        pool = histogram.Histogram(
+            scale=scale, buckets=tuple(sorted(chain.from_iterable(h.buckets for h in histograms)))
+        )
+    return pool.quantile(0.5), pool.quantile(0.95)
 
 
 def _answered_p95(row: Seen) -> int | None:
@@ -204,7 +216,7 @@ def _seconds(microseconds: float | None) -> Seconds | None:
 
 
 def _histogram(data: bytes) -> histogram.Histogram | None:
-    """None where there is none; a malformed one is a display fault only, refused at the door already."""
+    """None where there is none; a malformed one is a fault of display only."""
     if not data:
         return None
     try:
