@@ -106,7 +106,7 @@ class Attempt:
         self.began = began
         """Monotonic ns, right before the first packet was handed over."""
         self.wall = 0
-        """CLOCK_REALTIME ns at the same moment; 0 on the hot path, which needs no stamps."""
+        """CLOCK_REALTIME ns at the same moment; 0 where no stamp is held against it."""
         self.step: Callable[[Attempt, int], None] = _unbegun
         self.deadline = NEVER
         self.over = False

@@ -264,6 +264,7 @@ class Engine:
             failure, took_us, attempt.note = attempt.verdict
         self._attempts.pop(attempt.serial, None)
         self._release(attempt)
+        attempt.speech = None  # they know each other: without this only the collector could free them
         way = attempt.route
         late = attempt.overdue or (way is not None and took_us > way.timeout_us)
         self._finished += 1

@@ -38,6 +38,8 @@ class Speech:
         "_first_us",
         "_home",
         "_mono",
+        "_newest",
+        "_newest_at",
         "_out",
         "_secure",
         "_talk",
@@ -56,7 +58,10 @@ class Speech:
         self._tls: Tls | None = None
         self._out = b""
         self._watched = EPOLLOUT
-        self._mono = self._wall = 0
+        self._mono = self._wall = attempt.began
+        """When the phase that runs now began, by both clocks."""
+        self._newest: tuple[int | None, Clock, int] = (None, Clock.APP, 0)
+        self._newest_at: int | None = None
         self._connect_us: int | None = None
         self._tls_us: int | None = None
         self._first_us: int | None = None
@@ -66,16 +71,17 @@ class Speech:
         """The handshake of TCP is over, in `rtt` us where that is known."""
         attempt, home = self._attempt, self._home
         if attempt.verdict is None:
-            self._connect_us = rtt if rtt is not None else home.clocks.measure(attempt.began, attempt.wall, None)[0]
+            self._connect_us = rtt if rtt is not None else home.clocks.measure(attempt.began, 0, None)[0]
         sock = attempt.sock
         assert sock is not None
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         attempt.step = _go_on
         self._watched = EPOLLOUT
         if self._secure is None:
             self._speak()
             return
+        # Nagle would hold the request back until the peer has acknowledged the end of the handshake.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             context = home.contexts.of(self._secure, verify=self._secure.verify and attempt.verdict is None)
             self._tls = Tls(context, self._secure.server_name)
@@ -146,9 +152,9 @@ class Speech:
     def _distrust(self, note: str) -> None:
         """The certificate does not verify: the verdict stands, but when it ends is still to be read, by another connection."""
         attempt = self._attempt
-        total, _, took = self._home.clocks.measure(attempt.began, attempt.wall, None)
-        attempt.verdict = (Failure.TLS, self._took(took, None), note)
-        attempt.phases = self._phases(total)
+        measured, _, since = self._since(None)
+        attempt.verdict = (Failure.TLS, self._took(since), note)
+        attempt.phases = self._phases(None if measured is None else (self._mono - attempt.began) // 1_000 + measured)
         self._tls = None
         self._out = b""
         self._home.reconnect(attempt)
@@ -198,7 +204,8 @@ class Speech:
             self._say(reply)
 
     def _first(self, at: int | None) -> None:
-        rtt, clock, elapsed = self._since(at)
+        rtt, clock, elapsed = self._newest = self._since(at)
+        self._newest_at = at
         self._first_us = rtt if rtt is not None else elapsed
         route = self._attempt.route
         assert route is not None
@@ -209,14 +216,15 @@ class Speech:
         """Send what is waiting and `data`; what does not go now is watched for."""
         sock = self._attempt.sock
         assert sock is not None
-        self._out += data
-        if self._out:
+        out = self._out + data if self._out else data
+        if out:
             try:
-                self._out = self._out[sock.send(self._out) :]
+                out = out[sock.send(out) :]
             except OSError as error:
                 if error.errno not in _AGAIN:
                     self._broken(error)
                     return
+            self._out = out
         wanted = EPOLLIN | EPOLLOUT if self._out else EPOLLIN
         if wanted != self._watched:
             self._watched = wanted
@@ -234,26 +242,28 @@ class Speech:
         return self._home.clocks.measure(self._mono, self._wall, at)
 
     def _end(self, failure: Failure | None, note: str, at: int | None = None) -> None:
+        """Over. `at` is the stamp of what ended it; the first piece of an answer is often also the last."""
         attempt = self._attempt
-        total, _, took = self._home.clocks.measure(attempt.began, attempt.wall, at)
-        took = self._took(took, at)
         attempt.note = note
         if self._talk is not None:
             attempt.status = self._talk.status
-        if attempt.phases is None:
-            attempt.phases = self._phases(None if failure is Failure.TIMEOUT else total)
-        else:
+        measured, _, since = self._newest if at is not None and at == self._newest_at else self._since(at)
+        if attempt.phases is not None:
             attempt.phases = attempt.phases._replace(expires=self._expires)
-        self._home.settle(attempt, failure, took)
+        elif failure is Failure.TIMEOUT or measured is None:
+            attempt.phases = self._phases(None)
+        else:
+            attempt.phases = self._phases((self._mono - attempt.began) // 1_000 + measured)
+        self._home.settle(attempt, failure, self._took(since))
 
-    def _took(self, elapsed: int, at: int | None) -> int:
+    def _took(self, since: int) -> int:
         """Microseconds the line took, without what we ourselves wasted between the phases (a stall, a new context)."""
         known = self._connect_us
         if known is None:
-            return elapsed
-        if self._tls is not None and self._talk is not None and self._tls_us is not None:
+            return (self._mono - self._attempt.began) // 1_000 + since
+        if self._tls_us is not None and self._talk is not None:
             known += self._tls_us
-        return min(elapsed, known + self._since(at)[2])
+        return known + since
 
     def _phases(self, total: int | None) -> Phases:
         resolved = self._attempt.resolved_us

@@ -40,8 +40,6 @@ class Stream:
         if route.job.reset:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
         attempt.began = home.clocks.ns()
-        if not route.bare:
-            attempt.wall = home.clocks.wall()
         code = sock.connect_ex(route.address)
         if code and code != errno.EINPROGRESS:
             self._failed(attempt, code, unsent=failure_of(code) in _UNSENT)
@@ -96,7 +94,7 @@ class Stream:
         if not unsent and failure is not Failure.AGENT:
             attempt.sent += 1 + again
             attempt.lost += again if failure in {Failure.REFUSED, Failure.RESET} else 1 + again
-        rtt, clock, took = self._home.clocks.measure(attempt.began, attempt.wall, None)
+        rtt, clock, took = self._home.clocks.measure(attempt.began, 0, None)
         if failure is Failure.REFUSED and not again:
             attempt.rtt, attempt.clock = rtt, clock
         attempt.note = words_of(code)

@@ -5,6 +5,7 @@ Refuses to know expectations and redirects. Broken framing is `RemoteProtocolErr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import Final
@@ -17,8 +18,14 @@ MAX_HEAD: Final = 32 << 10
 """Bytes of status line and headers, interim responses included; servers send 8 to 16 KiB at most."""
 _MAX_SIZE_LINE: Final = 256
 """A chunk's size line with its extensions."""
+_MAX_DIGITS: Final = 15
+"""Of a length: a petabyte is more than anybody sends."""
 _MAX_INTERIM: Final = 8
 """1xx responses before the real one."""
+_HEAD: Final = re.compile(rb"HTTP/1\.\d (\d{3})(?: [^\r\n]*)?((?:\r?\n[^\s:][^:\r\n]*:[^\r\n]*)*)")
+_HEADER: Final = re.compile(rb"\n([^:\r\n]+?)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r?\n|$)")
+_FRAMING: Final = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+"""Found in C: a probe reads one head each time, and these two headers of it."""
 _BODILESS: Final = frozenset((204, 304))
 
 
@@ -48,13 +55,13 @@ class Response:
 
     __slots__ = (
         "_buffer",
+        "_fields",
         "_head_seen",
         "_interim",
         "_keep",
         "_left",
         "_part",
         "_to_head",
-        "headers",
         "kept",
         "size",
         "status",
@@ -63,7 +70,7 @@ class Response:
     def __init__(self, *, to_head: bool = False, keep: int = 0) -> None:
         """`to_head`: the request was HEAD, so no body follows whatever the headers say."""
         self.status = 0
-        self.headers: dict[str, str] = {}
+        self._fields = b""
         self.kept = bytearray()
         self.size = 0
         self._to_head = to_head
@@ -80,6 +87,15 @@ class Response:
         return self._part is _Part.DONE
 
     @property
+    def headers(self) -> dict[str, str]:
+        """Names in lower case; values of one name joined by commas."""
+        found: dict[str, str] = {}
+        for name, value in _HEADER.findall(self._fields):
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            found[key] = f"{found[key]}, {text}" if key in found else text
+        return found
+
+    @property
     def part(self) -> str:
         """Where in the response we are, in words."""
         return self._part.value
@@ -91,6 +107,8 @@ class Response:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived; bytes behind the response are ignored."""
+        if self._part is _Part.HEAD and not self._buffer:
+            data = self._read_whole_head(data)
         self._buffer += data
         while self._buffer and self._part is not _Part.DONE and self._step():
             pass
@@ -124,6 +142,21 @@ class Response:
             case _Part.DONE:
                 return False
 
+    def _read_whole_head(self, data: bytes) -> bytes:
+        """The rule, not the exception: the head comes in one piece, often with its body. What is left to be read."""
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or end > MAX_HEAD - self._head_seen - 4 or b"\n\n" in data[:end]:
+            return data
+        self._head_seen += end + 4
+        self._take_head(data[:end])
+        rest = data[end + 4 :]
+        if self._part is _Part.SIZED and len(rest) >= self._left:
+            self.size = self._left
+            self.kept += rest[: min(self._keep, self._left)]
+            self._part = _Part.DONE
+            return b""
+        return rest
+
     def _read_head(self) -> bool:
         end, width = _blank_line(self._buffer)
         if end < 0:
@@ -137,25 +170,29 @@ class Response:
         self._head_seen += end + width
         if self._head_seen > MAX_HEAD:
             raise RemoteProtocolError(f"header of more than {MAX_HEAD} bytes")
-        status, headers = _parse_head(head)
+        self._take_head(head)
+        return True
+
+    def _take_head(self, head: bytes) -> None:
+        status, fields = _parse_head(head)
         if 100 <= status < 200 and status != 101:
             self._interim += 1
             if self._interim > _MAX_INTERIM:
                 raise RemoteProtocolError(f"more than {_MAX_INTERIM} interim responses")
-            return True
-        self.status, self.headers = status, headers
+            return
+        self.status, self._fields = status, fields
         self._part = self._framing()
-        return True
 
     def _framing(self) -> _Part:
         """How the body ends (RFC 9112, 6.3)."""
         if self._to_head or self.status in _BODILESS or self.status == 101:
             return _Part.DONE
-        if coding := self.headers.get("transfer-encoding"):
-            return _Part.CHUNK_SIZE if coding.lower().split(",")[-1].strip() == "chunked" else _Part.REST
-        if (length := self.headers.get("content-length")) is None:
+        framing = {name.lower(): value for name, value in _FRAMING.findall(self._fields)}
+        if coding := framing.get(b"transfer-encoding"):
+            return _Part.CHUNK_SIZE if coding.lower().split(b",")[-1].strip() == b"chunked" else _Part.REST
+        if (length := framing.get(b"content-length")) is None:
             return _Part.REST
-        self._left = _number(length.split(",")[0].strip(), 10, "content-length")
+        self._left = _decimal(length.split(b",")[0].strip())
         return _Part.SIZED if self._left else _Part.DONE
 
     def _read_left(self, then: _Part) -> bool:
@@ -167,7 +204,7 @@ class Response:
     def _read_chunk_size(self) -> bool:
         if (line := self._line("chunk size")) is None:
             return False
-        self._left = _number(line.split(b";")[0].strip().decode("latin-1"), 16, "chunk size")
+        self._left = _hexadecimal(line.split(b";")[0].strip())
         self._part = _Part.CHUNK if self._left else _Part.TRAILER
         return True
 
@@ -221,26 +258,24 @@ def _may_be_status(buffer: bytearray) -> bool:
     return buffer.startswith(b"HTTP/1."[: len(buffer)])
 
 
-def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    first, *rest = head.replace(b"\r\n", b"\n").split(b"\n")
-    parts = first.split(b" ", 2)
-    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or len(parts[1]) != 3:
-        raise RemoteProtocolError("not HTTP")
-    status = _number(parts[1].decode("latin-1"), 10, "status")
-    if status < 100:
-        raise RemoteProtocolError("status below 100")
-    headers: dict[str, str] = {}
-    for line in rest:
-        name, colon, value = line.partition(b":")
-        if not colon or not name.strip() or name[:1] in b" \t":
-            raise RemoteProtocolError("malformed header line")
-        key, text = name.decode("latin-1").lower(), value.strip().decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return status, headers
+def _parse_head(head: bytes) -> tuple[int, bytes]:
+    """(status, header lines, each after its line feed)."""
+    if match := _HEAD.fullmatch(head):
+        status = int(match[1])
+        if status < 100:
+            raise RemoteProtocolError("status below 100")
+        return status, match[2]
+    first = head.split(b"\n", 1)[0].rstrip(b"\r")
+    raise RemoteProtocolError("malformed header line" if _HEAD.fullmatch(first) else "not HTTP")
 
 
-def _number(text: str, base: int, what: str) -> int:
-    digits = "0123456789abcdef"[:base]
-    if not 1 <= len(text) <= 15 or not all(letter in digits for letter in text.lower()):
-        raise RemoteProtocolError(f"{what} is not a number")
-    return int(text, base)
+def _decimal(text: bytes) -> int:
+    if not (text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise RemoteProtocolError("content-length is not a number")
+    return int(text)
+
+
+def _hexadecimal(text: bytes) -> int:
+    if not 1 <= len(text) <= _MAX_DIGITS or text.strip(b"0123456789abcdefABCDEF"):
+        raise RemoteProtocolError("chunk size is not a number")
+    return int(text, 16)
