@@ -1,0 +1,79 @@
+"""The agent's small decisions: how long to wait, how far to trust itself, what a wrong option is told."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reachline.agent import trust
+from reachline.agent.settings import checked
+from reachline.agent.uplink import pause
+from reachline.errors import ConfigError
+from reachline.model import Zone
+
+
+@given(failures=st.integers(1, 10_000), seed=st.integers())
+def test_the_pause_doubles_from_a_fifth_of_a_second_to_ten_and_half_of_it_is_chance(failures: int, seed: int) -> None:
+    ceiling = min(10.0, 0.2 * 2 ** (min(failures, 20) - 1))
+
+    assert 0.5 * ceiling <= pause(failures, random.Random(seed)) <= ceiling
+
+
+def test_agents_that_lose_their_center_together_do_not_return_together() -> None:
+    pauses = {round(pause(6, random.Random(seed)), 3) for seed in range(100)}
+
+    assert len(pauses) > 80
+
+
+@pytest.mark.parametrize(
+    ("score", "late_us", "after"), [(0, 0, 0), (0, 200_000, 0), (0, 200_001, 1), (7, 900_000, 7), (3, 0, 2)]
+)
+def test_doubt_grows_with_late_timers_and_fades_with_clean_heartbeats(score: int, late_us: int, after: int) -> None:
+    assert trust.doubt(score, late_us) == after
+
+
+@pytest.mark.parametrize(
+    ("references", "cut"),
+    [
+        ((), False),
+        ((None,), False),
+        ((False,), True),
+        ((False, False), True),
+        ((False, True), False),
+        ((False, None), False),
+    ],
+)
+def test_cut_off_is_who_knows_that_every_reference_fails(references: tuple[bool | None, ...], cut: bool) -> None:
+    assert trust.is_cut_off(references) is cut
+
+
+@pytest.mark.parametrize(
+    ("before", "known", "ok", "after"),
+    [
+        (Zone.N, 2, 0, Zone.N),
+        (Zone.N, 3, 0, Zone.F),
+        (Zone.F, 3, 1, Zone.F),
+        (Zone.F, 3, 2, Zone.F),
+        (Zone.F, 3, 3, Zone.H),
+        (Zone.H, 3, 1, Zone.H),
+    ],
+)
+def test_the_quick_opinion_turns_at_none_and_at_all_of_three_rounds(
+    before: Zone, known: int, ok: int, after: Zone
+) -> None:
+    assert trust.advisory(before, known, ok) is after
+
+
+def test_every_wrong_option_is_named_once_and_a_token_never_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(
+            id="a 1", centers=("nowhere",), sources=("1.2.3",), zone="*", references=("x",), rate=0, token=["s3cret"]
+        )
+
+    places = [problem.place for problem in caught.value.problems]
+    assert places == ["--id", "--center", "--zone", "--source", "--token", "--rate", "--reference"]
+    assert "s3cret" not in str(caught.value)
+    assert all("\n" not in str(problem) for problem in caught.value.problems)

@@ -1,0 +1,178 @@
+"""Frames over real gRPC streams, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+
+import grpc
+import pytest
+
+from reachline.abc import Transport
+from reachline.errors import ConfigError, ReachlineError, RemoteProtocolError
+from reachline.net import rpc
+from reachline.wire.frame import MAX_FRAME
+
+
+def go(work: Coroutine[None, None, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await work
+
+    asyncio.run(bounded())
+
+
+async def echo(transport: Transport, _: str) -> None:
+    async for frame in transport.frames():
+        if frame == b"end":
+            return
+        await transport.send(frame[::-1], 5)
+
+
+async def mute(_: Transport, __: str) -> None:
+    await asyncio.Event().wait()
+
+
+async def flood(stream: rpc.Attached) -> None:
+    for _ in range(100):
+        await stream.send(bytes(1 << 20), 0.3)
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def bind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path}/center.sock"
+
+
+def where(bind: str, server: rpc.Server) -> str:
+    return bind if bind.startswith("unix:") else f"127.0.0.1:{server.ports[0]}"
+
+
+async def with_server(
+    bind: str, attached: Callable[[Transport, str], Awaitable[None]], then: Callable[[str, rpc.Server], Awaitable[None]]
+) -> None:
+    server = await rpc.serve([bind], attached)
+    try:
+        await then(where(bind, server), server)
+    finally:
+        await server.close(0)
+
+
+def test_frames_travel_both_ways_until_the_peer_ends_the_stream(bind: str) -> None:
+    async def then(address: str, _: rpc.Server) -> None:
+        stream = await rpc.attach(address, timeout=5)
+        frames = stream.frames()
+        for text in (b"abc", b"", b"x" * (1 << 20)):
+            await stream.send(text, 5)
+            assert await anext(frames) == text[::-1]
+        await stream.send(b"end", 5)
+        with pytest.raises(StopAsyncIteration):
+            await anext(frames)
+        await stream.close()
+        await stream.close()
+
+    go(with_server(bind, echo, then))
+
+
+def test_a_largest_frame_passes_and_a_larger_one_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    async def then(address: str, _: rpc.Server) -> None:
+        stream = await rpc.attach(address, timeout=5)
+        await stream.send(bytes(MAX_FRAME - 64), 10)
+        assert len(await anext(stream.frames())) == MAX_FRAME - 64
+        with pytest.raises((ReachlineError, ConnectionError)):
+            await stream.send(bytes(MAX_FRAME * 3), 5)
+        await stream.close()
+
+    go(with_server(f"unix:{tmp_path}/s", echo, then))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nonexistent/reachline.sock", "no-such-name.invalid:7600"])
+def test_nobody_there_is_a_connection_error_at_once(address: str) -> None:
+    async def work() -> None:
+        began = time.monotonic()
+        with pytest.raises(ConnectionError, match=address):
+            await rpc.attach(address, timeout=20)
+        assert time.monotonic() - began < 10
+
+    go(work())
+
+
+def test_a_peer_that_accepts_and_says_nothing_is_a_timeout() -> None:
+    async def work() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening, pytest.raises((TimeoutError, ConnectionError)):
+            await rpc.attach(f"127.0.0.1:{listening.getsockname()[1]}", timeout=0.3)
+
+    go(work())
+
+
+def test_a_peer_that_takes_nothing_is_a_timeout_for_the_sender(bind: str) -> None:
+    async def then(address: str, _: rpc.Server) -> None:
+        stream = await rpc.attach(address, timeout=5)
+        with pytest.raises(TimeoutError):
+            await flood(stream)
+        await stream.close()
+
+    go(with_server(bind, mute, then))
+
+
+def test_a_server_that_dies_is_a_connection_error_for_reader_and_writer(bind: str) -> None:
+    async def then(address: str, server: rpc.Server) -> None:
+        stream = await rpc.attach(address, timeout=5)
+        frames = stream.frames()
+        await stream.send(b"a", 5)
+        await anext(frames)
+        await server.close(0)
+        with pytest.raises(ConnectionError):
+            await anext(frames)
+        with pytest.raises(ConnectionError):
+            await stream.send(b"b", 5)
+        await stream.close()
+
+    go(with_server(bind, echo, then))
+
+
+def test_a_server_of_something_else_is_a_protocol_error(tmp_path: Path) -> None:
+    async def work() -> None:
+        other = grpc.aio.server()
+        other.add_insecure_port(f"unix:{tmp_path}/s")
+        await other.start()
+        stream = await rpc.attach(f"unix:{tmp_path}/s", timeout=5)
+        with pytest.raises(RemoteProtocolError):
+            await anext(stream.frames())
+        await stream.close()
+        await other.stop(0)
+
+    go(work())
+
+
+def test_a_new_attempt_is_not_held_back_by_the_failure_of_the_last(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/s"
+
+    async def work() -> None:
+        for _ in range(5):
+            with pytest.raises(ConnectionError):
+                await rpc.attach(address, timeout=5)
+        server = await rpc.serve([address], echo)
+        began = time.monotonic()
+        stream = await rpc.attach(address, timeout=5)
+        assert time.monotonic() - began < 0.9
+        await stream.close()
+        await server.close(0)
+
+    go(work())
+
+
+def test_a_port_in_use_is_named_in_one_line() -> None:
+    async def work() -> None:
+        first = await rpc.serve(["127.0.0.1:0"], echo)
+        address = f"127.0.0.1:{first.ports[0]}"
+        with pytest.raises(ConfigError) as caught:
+            await rpc.serve([address], echo)
+        (problem,) = caught.value.problems
+        assert problem.place == address
+        assert "\n" not in str(problem)
+        await first.close(0)
+
+    go(work())
