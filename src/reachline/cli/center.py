@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reachline import console
 from reachline.center.reloading import Source
 from reachline.center.run import Options, Started, run
 from reachline.cli.logs import LogFormat, start_logging
@@ -40,7 +40,7 @@ def command(
     start_logging(log_format, log_level)
     text = reload.text_of(file)
     document = reach.read(text, name=str(file), environ=os.environ)
-    assets = Path(console.__file__).parent
+    assets = Path(str(files("reachline") / "console"))
     options = Options(
         source=Source(file, text), console=assets, also=tuple(also or ()), insecure=insecure, environ=os.environ
     )
