@@ -168,7 +168,25 @@ def create(directory: Path, meta: Meta) -> Path:
     path = path_of(directory, meta.number)
     unfinished = path.with_suffix(_UNFINISHED)
     try:
-        connection = apsw.Connection(str(unfinished))
+        _lay_out(unfinished, meta)
+        unfinished.rename(path)
+    except apsw.Error:
+        discard(unfinished)
+        raise
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return path
+
+
+def _lay_out(path: Path, meta: Meta) -> None:
+    """A new file with its tables. Closed in any case: SQLite keeps what it knows of a file by its inode, and the next file
+    after a refusal may well get the same one.
+    """
+    connection = apsw.Connection(str(path))
+    try:
         # From the first moment in the mode it is written in: a later switch could be torn by a kill.
         connection.execute("PRAGMA journal_mode=WAL").fetchall()
         connection.execute("PRAGMA synchronous=FULL")
@@ -177,17 +195,8 @@ def create(directory: Path, meta: Meta) -> Path:
         with connection:
             connection.execute(_TABLES)
             connection.execute("INSERT INTO meta VALUES(?)", (msgspec.json.encode(meta).decode(),))
-        connection.close()
-        unfinished.rename(path)
-    except apsw.Error:
-        unfinished.unlink(missing_ok=True)
-        raise
-    folder = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(folder)
     finally:
-        os.close(folder)
-    return path
+        connection.close()
 
 
 class SegmentWriter:
