@@ -83,6 +83,7 @@ async def run(
 ) -> None:
     """Serves until `stop` is set; ConfigError where an address or the journal cannot be had. `ready` is called once it answers."""
     reach.refuse_exposed(document, insecure=options.insecure)
+    identity = _identity(document)
     async with AsyncExitStack() as stack:
         bound = _bind(document)
         stack.callback(bound.socket.close)
@@ -91,7 +92,6 @@ async def run(
         parts = _assemble(document, options, journal)
         grpc_at = await stack.enter_async_context(_agents_served(document, options, parts))
         desk = _desk(document, options, journal, parts)
-        identity = _identity(document)
         await stack.enter_async_context(http.serving(application(desk), bound.socket, grace=_GRACE, identity=identity))
         started = Started(bound.url, grpc_at)
         log.info("center_started", extra={"http": started.http, "grpc": ", ".join(grpc_at), "epoch": journal.epoch})
@@ -124,7 +124,7 @@ def _bind(document: Document) -> http.Bound:
 
 def _identity(document: Document) -> http.Identity | None:
     tls = document.center.tls
-    return http.Identity(tls.certificate, tls.key) if tls else None
+    return http.proven(http.Identity(tls.certificate, tls.key)) if tls else None
 
 
 def _opened(document: Document) -> Journal:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import uvicorn
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 
-__all__ = ["Application", "Bound", "Identity", "bind", "serving", "split_address"]
+__all__ = ["Application", "Bound", "Identity", "bind", "proven", "serving", "split_address"]
 
 Message = MutableMapping[str, Any]
 Application = Callable[
@@ -42,6 +43,19 @@ class Identity(NamedTuple):
 
     certificate: str
     key: str
+
+
+def proven(identity: Identity) -> Identity:
+    """The identity, once its files are read and fit each other; ConfigError where they do not."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(identity.certificate, identity.key)
+    except OSError as error:  # ssl.SSLError is one
+        rule = f"the certificate or its key cannot be used ({error.strerror or error})"
+        hint = "PEM files, the key without a password"
+        raise ConfigError(
+            Problem(place="tls", path="center.tls", value=identity.certificate, rule=rule, hint=hint)
+        ) from error
+    return identity
 
 
 def split_address(address: str, *, path: str, place: str) -> tuple[str, int]:
@@ -135,13 +149,7 @@ async def serving(
         ws_ping_interval=20.0,
         ws_max_size=65_536,
     )
-    try:
-        config.load()
-    except OSError as error:
-        listener.close()
-        where = identity.certificate if identity else ""
-        rule = f"the certificate cannot be loaded ({error.strerror or error})"
-        raise ConfigError(Problem(place="tls", path="center.tls", value=where, rule=rule)) from error
+    config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     try:

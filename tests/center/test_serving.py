@@ -1,0 +1,198 @@
+"""What a center owes to who runs it: metrics that parse, a journal that may fail, TLS, sockets of any kind, a quick end."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import ssl
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import httpx2
+import pytest
+import trustme
+import websockets
+from prometheus_client.parser import text_string_to_metric_families
+
+from reachline.errors import ConfigError
+from reachline.net import http, rpc
+from reachline.testing.center import DOCUMENT, good
+from reachline.testing.wait import until
+from reachline.wire import frame
+from reachline.wire.frame import Hello, Welcome
+
+ALL_GOOD = {"payments/a": good(), "payments/b": good(), "payments/c": good()}
+
+
+def test_metrics_parse_and_follow_the_conventions(center, sync):
+    async def work():
+        async with center() as running, running.agent() as agent:
+            await agent.reported({"payments/a": good()})
+            answer = await running.get("/metrics")
+            assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+            families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+            ours = {name: family for name, family in families.items() if name.startswith("reachline_")}
+            assert "process_cpu_seconds" in families
+            assert all(family.documentation for family in ours.values())
+            types = {
+                "line_weight": "gauge",
+                "heartbeats": "counter",
+                "frames_refused": "counter",
+                "journal_lost_records": "counter",
+            }
+            assert {name: ours[f"reachline_{name}"].type for name in types} == types
+            p95 = {sample.labels["line"]: sample.value for sample in ours["reachline_line_p95_seconds"].samples}
+            assert p95 == {"payments/a": 0.11}
+            states = [
+                sample for sample in ours["reachline_line_state"].samples if sample.labels["line"] == "payments/b"
+            ]
+            assert {sample.labels["state"]: sample.value for sample in states} == {
+                "unknown": 1, "healthy": 0, "degraded": 0, "unhealthy": 0, "draining": 0
+            }  # fmt: skip
+            loaded = ours["reachline_config_last_reload_success_timestamp_seconds"].samples[0].value
+            assert loaded == pytest.approx(time.time(), abs=30)
+
+    sync(work())
+
+
+@contextmanager
+def full_disk(journal: Path):
+    """No file may grow beyond what the journal's files are now: what a full disk is to a process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(file.stat().st_size for file in journal.iterdir()), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_stops_acknowledgements_and_readiness_and_never_the_judge(center, sync, tmp_path):
+    async def work():
+        async with center() as running, running.agent() as agent:
+            await agent.reported(ALL_GOOD)
+            acknowledged = agent.acknowledged
+            with full_disk(tmp_path / "journal"):
+                await until(lambda: _full(running, agent), within=15, what="the journal to be refused")
+                lacking = (await running.get("/readyz")).json()["lacks"]
+                assert lacking[0].startswith("journal: ")
+                assert await running.metric("reachline_journal_writable") == 0
+                batch = {"client": "c", "cluster": "payments", "outcomes": [{"line": "payments/a", "ok": 1}]}
+                refused = await running.post("/api/v1/outcomes", batch)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (503, "journal_refused")
+                assert (await running.json("/api/v1/lines"))["age"] < 1.5
+                before = agent.acknowledged
+                await agent.report(ALL_GOOD)
+                assert (await running.get("/healthz")).status_code == 200
+                assert agent.acknowledged == before >= acknowledged
+            await until(lambda: _ready(running, agent), within=15, what="the journal to take records again")
+            await agent.reported(ALL_GOOD)
+
+    sync(work())
+
+
+async def _full(running, agent):
+    for _ in range(5):
+        await agent.report(ALL_GOOD)
+    return (await running.get("/readyz")).status_code == 503
+
+
+async def _ready(running, agent):
+    await agent.report(ALL_GOOD)
+    return (await running.get("/readyz")).status_code == 200
+
+
+@pytest.fixture
+def certified(tmp_path):
+    """A CA, and a document with its certificate and tokens."""
+    ca = trustme.CA()
+    issued = ca.issue_cert("localhost", "127.0.0.1")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    tls = f"tls: {{certificate: {tmp_path}/cert.pem, key: {tmp_path}/key.pem}}"
+    address = f"grpc: '127.0.0.1:0', http: '127.0.0.1:0', journal: JOURNAL, token: s3cret, {tls}"
+    return ca, f"{DOCUMENT}agents: {{one: {{token: t0ken}}}}\ncenter: {{{address}}}\n"
+
+
+def test_with_certificates_both_doors_speak_tls(center, sync, certified):
+    ca, document = certified
+
+    async def work():
+        trust = ssl.create_default_context()
+        ca.configure_trust(trust)
+        async with center(document) as running, httpx2.AsyncClient(verify=trust, trust_env=False) as client:
+            assert running.http.startswith("https://")
+            answer = await client.get(running.http + "/api/v1/lines", headers={"Authorization": "Bearer s3cret"})
+            assert answer.status_code == 200
+            credentials = grpc.ssl_channel_credentials(ca.cert_pem.bytes())
+            agent = await rpc.attach(running.grpc[0], timeout=5, credentials=credentials)
+            await agent.send(frame.encode(Hello(release="x", agent="one", boot="b", token="t0ken")), 5)
+            frames = agent.frames()
+            welcome = frame.decode(await anext(frames))
+            assert isinstance(welcome, Welcome)
+            assert not welcome.refused
+            await agent.close()
+
+    sync(work())
+
+
+def test_a_certificate_that_cannot_be_read_is_a_configuration_error(center, sync, certified, tmp_path):
+    _, document = certified
+    (tmp_path / "cert.pem").write_text("no certificate")
+
+    async def work():
+        with pytest.RaisesGroup(pytest.RaisesExc(ConfigError, match="certificate"), flatten_subgroups=True):
+            async with center(document):
+                pass
+
+    sync(work())
+
+
+def test_the_http_door_may_be_a_unix_socket_and_a_stale_one_makes_room(center, sync, tmp_path):
+    where = tmp_path / "http.sock"
+    document = DOCUMENT + f"center: {{grpc: '127.0.0.1:0', http: 'unix:{where}', journal: JOURNAL}}\n"
+
+    async def work():
+        for _ in range(2):
+            async with center(document) as running:
+                assert running.http == f"unix:{where}"
+                transport = httpx2.AsyncHTTPTransport(uds=str(where))
+                async with httpx2.AsyncClient(transport=transport, base_url="http://center") as client:
+                    assert (await client.get("/readyz")).status_code == 200
+                with pytest.raises(ConfigError, match="in use"):
+                    http.bind(f"unix:{where}", path="center.http")
+            assert where.exists()
+
+    sync(work())
+
+
+@pytest.mark.parametrize(
+    ("address", "rule"),
+    [
+        ("127.0.0.1", "host:port"),
+        ("127.0.0.1:99999", "host:port"),
+        ("192.0.2.7:0", "no interface"),
+        ("no.such.invalid:1", "resolve"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_says_why(address, rule):
+    with pytest.raises(ConfigError, match=rule):
+        http.bind(address, path="center.http")
+
+
+def test_the_end_does_not_wait_for_readers_that_do_not_read(center, sync):
+    async def work():
+        async with center() as running:
+            slow = await websockets.connect(running.http.replace("http", "ws") + "/api/v1/ws", max_queue=1)
+            poll = asyncio.create_task(running.get("/api/v1/clusters/payments/lines?wait=60&version=999999.0"))
+            stream = running.client.stream("GET", "/api/v1/clusters/payments/lines?stream=1")
+            await stream.__aenter__()
+            await asyncio.sleep(0)
+            started = time.monotonic()
+            running.stop.set()
+        assert time.monotonic() - started < 4
+        await asyncio.wait({poll})
+        slow.transport.abort()
+
+    sync(work())
