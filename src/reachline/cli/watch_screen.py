@@ -16,6 +16,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.coordinate import Coordinate
+from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
@@ -134,11 +135,13 @@ class WatchApp(App[None]):
     def on_mount(self) -> None:
         """Make the slots and begin to paint."""
         table = self._table()
-        for name, width in self._widths().items():
+        for name, width in self._widths(self.size.width).items():
             table.add_column(name, width=width)
         self._slots()
         table.focus()
         self.watch(table, "scroll_y", self._paint, init=False)
+        # The table has no height yet, and so no slot in sight.
+        self.call_after_refresh(self._paint)
         self.set_interval(_EVERY, self._tick)
 
     # -- keys --------------------------------------------------------------------------------------------------------------
@@ -192,19 +195,20 @@ class WatchApp(App[None]):
     def _table(self) -> DataTable[Text]:
         return self.query_one(DataTable)
 
-    def _widths(self) -> dict[str, int]:
-        """Of each column: the figures first, then the reason, then bars."""
+    def _widths(self, width: int) -> dict[str, int]:
+        """Of each column on a terminal so wide: the figures first, then the reason, then bars."""
         fixed = dict.fromkeys(_COLUMNS, _FIGURE) | {"target": min(max(map(len, self._targets)), 44), "state": 9}
-        left = self.size.width - sum(fixed[name] + 2 for name in _COLUMNS if name not in ("history", "why")) - 6
+        left = width - sum(fixed[name] + 2 for name in _COLUMNS if name not in {"history", "why"}) - 6
         self._bars = max(_BARS[0], min(_BARS[1], left - _REASON))
         return fixed | {"history": self._bars, "why": max(_REASON, left - self._bars)}
 
-    def on_resize(self) -> None:
-        """Another terminal size: other widths."""
-        for column, width in zip(self._table().ordered_columns, self._widths().values(), strict=False):
+    def on_resize(self, event: Resize) -> None:
+        """Another terminal size: other widths, and other slots in sight."""
+        for column, width in zip(self._table().ordered_columns, self._widths(event.size.width).values(), strict=False):
             column.width = width
         self._painted.clear()
         self._table().refresh(layout=True)
+        self.call_after_refresh(self._paint)
 
     def _slots(self) -> None:
         """As many rows as targets are shown; the cursor stays on its target where that is still shown."""
