@@ -1,14 +1,13 @@
 // One line's page: what it is, how it stands, who says so with which counts, what was decided, what comes next.
 
 import { Charts, charts } from "./chart.js";
+import { decisionList, gathered } from "./decisions.js";
 import { fill, h, mark, say } from "./dom.js";
 import { ago, clock, duration, latency, metricWords, percent, reasonWords, UNKNOWN, voteWords } from "./format.js";
 import { chipText, nextWords, stateOf, STATES } from "./states.js";
 
 /** Asked again this often while the page is open: readings are per vantage and too many for the live stream. */
 const EVERY = 2000;
-/** Decisions listed; the rest is one command away. */
-const SHOWN = 30;
 
 export class Detail {
   #section;
@@ -142,8 +141,9 @@ export class Detail {
     if (!page || !this.#parts) return;
     this.#facts(page);
     fill(this.#parts.votes, voteTable(page));
-    fill(this.#parts.decisions, decisionList(page.changes ?? [], this.#feed.now));
-    this.#charts?.update(page.history ?? [], (page.changes ?? []).map((change, at) => ({ at: change.at, label: String(at + 1) })));
+    const decisions = gathered(page.changes ?? []);
+    fill(this.#parts.decisions, decisionList(decisions, this.#feed.now));
+    this.#charts?.update(page.history ?? [], decisions.map((one) => ({ at: one.first.at, label: String(one.number) })));
   }
 
   #facts(page) {
@@ -196,24 +196,4 @@ function failures(reading) {
   const kinds = Object.entries(reading.failures ?? {}).filter(([, count]) => count);
   const total = kinds.reduce((sum, [, count]) => sum + count, 0);
   return total ? `${total} (${kinds.map(([kind, count]) => `${count} ${kind}`).join(", ")})` : "0";
-}
-
-function decisionList(changes, now) {
-  if (!changes.length) return h("p", { class: "note" }, "None yet: the line stands as it started.");
-  const items = changes.map((change, at) => [change, at + 1]).slice(-SHOWN).reverse().map(([change, number]) => {
-    const weights = change.before.weight === change.after.weight ? `weight ${change.after.weight}` : `weight ${change.before.weight} → ${change.after.weight}`;
-    const states = stateOf(change.before) === stateOf(change.after) ? STATES[stateOf(change.after)].word : `${STATES[stateOf(change.before)].word} → ${STATES[stateOf(change.after)].word}`;
-    const state = stateOf(change.after);
-    return h("li", { "data-state": state }, h("span", { class: "number" }, String(number)), h("span", { class: "sign", "aria-hidden": "true" }, STATES[state].sign),
-      h("div", {}, h("p", { class: "what" }, `${states}, ${weights}`), h("p", { class: "rule" }, reasonWords(change.rule)), voteLine(change)),
-      h("time", { title: ago(now - change.at) }, clock(change.at)));
-  });
-  return h("ol", {}, ...items);
-}
-
-/** The votes behind a decision on one line, where they say something. */
-function voteLine(change) {
-  const telling = (change.votes ?? []).filter((vote) => vote.zone === "degraded" || vote.zone === "failed");
-  if (!telling.length) return null;
-  return h("p", { class: "counts" }, telling.map((vote) => `${vote.vantage}: ${voteWords(vote)}`).join("; "));
 }

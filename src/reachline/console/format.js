@@ -59,11 +59,16 @@ export function voteWords(vote) {
   if (["p95", "ewma", "jitter"].includes(name)) {
     // 2**31 - 1 microseconds stand for "never answered".
     const value = vote.numerator >= 2 ** 31 - 1 ? "no answer" : latency(vote.numerator / 1e6);
-    return `${value} over ${vote.denominator} answers (limit ${latency(vote.limit / 1e6)})`;
+    return `${value} over ${vote.denominator} answers${limit(vote, latency(vote.limit / 1e6))}`;
   }
   if (name === "connect") return `${vote.numerator} of ${vote.denominator} rounds got through`;
   const share = vote.denominator ? ` = ${percent(vote.numerator / vote.denominator)}` : "";
-  return `${vote.numerator} of ${vote.denominator}${share} (limit ${percent(vote.limit / 1000)})`;
+  return `${vote.numerator} of ${vote.denominator}${share}${limit(vote, percent(vote.limit / 1000))}`;
+}
+
+/** The limit a vote was held against; a healthy one is within all of them. */
+function limit(vote, words) {
+  return vote.limit && vote.zone !== "healthy" ? ` (limit ${words})` : "";
 }
 
 const RULES = {
@@ -74,7 +79,7 @@ const RULES = {
   "breaker.window_starved.closed": "few calls, all good: back to full weight",
   "breaker.trial_failed": "calls failed in the trial: opened again, for longer",
   "breaker.forgiven": "quiet for long: earlier failures forgiven",
-  "judge.recovered": "good again: weight returns",
+  "judge.recovered": "good judgements in a row: healthy",
   "guard.last_line": "judged failed, but the last closed line: held",
   "guard.fail_open": "every line is open: the least bad one carries all",
   "quorum.blind": "no vantage reports on it: held, not judged",
