@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import statistics
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reachline.model import Clock
-from reachline.testing import parts
+from reachline.model import Clock, Failure
+from reachline.testing import impair, parts
 from reachline.testing.wait import eventually
 
 _NANO = 0xA1B23C4D
@@ -55,6 +58,18 @@ def echoes(file: Path) -> list[float]:
         icmp = packet[(packet[0] & 15) * 4 :]
         (begun if icmp[0] == 8 else made).setdefault(icmp[8:16], at)
     return [(made[token] - at) / 1e3 for token, at in begun.items() if token in made]
+
+
+@contextlib.contextmanager
+def captured(interface: str, expression: str, file: Path) -> Iterator[Path]:
+    """tcpdump of headers alone: with whole packets its ring holds eight, and a burst is lost."""
+    if os.geteuid() != 0:
+        pytest.skip("capturing packets needs root")
+    log = file.with_suffix(".log")
+    options = ("--time-stamp-precision=nano", "--immediate-mode", "-U", "-n", "-s", "128", "-B", "8192")
+    with parts.started((parts.require("tcpdump"), *options, "-i", interface, "-w", str(file), expression), log=log):
+        eventually(lambda: "listening on" in log.read_text(errors="replace"), what="tcpdump to listen")
+        yield file
 
 
 def measured(lab, jobs, *, stall: float = 0.0):
@@ -111,7 +126,7 @@ def target(wire):
 def test_a_connects_rtt_is_the_wires(lab, job, wire, target, tmp_path, stall, bound_us):
     jobs = [job(f"tcp://{wire.far}:{target}", token=number) for number in range(100)]
 
-    with parts.captured(wire.near_name, f"tcp port {target}", file=tmp_path / "wire.pcap") as file:
+    with captured(wire.near_name, f"tcp port {target}", tmp_path / "wire.pcap") as file:
         results = measured(lab, jobs, stall=stall)
         captured_all(file, handshakes, len(jobs))
     off = errors(results, handshakes(file))
@@ -129,7 +144,7 @@ def test_a_connects_rtt_is_the_wires(lab, job, wire, target, tmp_path, stall, bo
 def test_an_echos_rtt_is_the_wires(lab, job, wire, tmp_path, stall, bound_us):
     jobs = [job(f"icmp://{wire.far}", token=number) for number in range(100)]
 
-    with parts.captured(wire.near_name, "icmp", file=tmp_path / "wire.pcap") as file:
+    with captured(wire.near_name, "icmp", tmp_path / "wire.pcap") as file:
         results = measured(lab, jobs, stall=stall)
         captured_all(file, echoes, len(jobs))
     off = errors(results, echoes(file))
@@ -148,3 +163,60 @@ def report(kind: str, stall: float, off: list[float]) -> None:
     print(
         f"{kind} stall {stall}: error p50 {statistics.median(off):.1f} us, p95 {quantile(off, 0.95):.1f}, max {max(off):.1f}"
     )
+
+
+@pytest.fixture
+def box():
+    with impair.impaired({}, default=impair.Profile(delay=0.01)) as made:
+        script = "import socket,time; s=socket.create_server(('0.0.0.0', 7), backlog=1024); time.sleep(60)"
+        with parts.started(made.inside(sys.executable, "-c", script), log=Path("/dev/null")):
+            eventually(lambda: parts.is_open(7, made.address(1)), what="the listener")
+            yield made
+
+
+@pytest.mark.real
+@pytest.mark.alone
+def test_on_a_long_path_a_stall_of_ours_does_not_lengthen_it(lab, job, box, tmp_path):
+    jobs = [job(f"tcp://{box.address(2)}:7", token=number) for number in range(100)]
+
+    with captured(box.device, "tcp port 7", tmp_path / "wire.pcap") as file:
+        results = measured(lab, jobs, stall=0.04)
+        captured_all(file, handshakes, len(jobs))
+    off = errors(results, handshakes(file))
+
+    report("TCP 20 ms", 0.04, off)
+    assert quantile(off, 0.95) <= 300.0
+    assert min(result.rtt_us for result in results) >= 20_000
+
+
+@pytest.mark.real
+@pytest.mark.alone
+def test_a_lost_syn_is_told_as_loss_and_leaves_no_rtt(lab, job, box):
+    """Each way loses a tenth: a handshake that went through at the second try looks well to everybody else."""
+    box.change(3, impair.Profile(delay=0.01, loss=0.1))
+    jobs = [job(f"tcp://{box.address(3)}:7", token=number, timeout=0.6, patience=4.0) for number in range(100)]
+
+    results = measured(lab, jobs)
+
+    unhurt = [result for result in results if not result.lost]
+    hurt = [result for result in results if result.lost]
+    assert 5 <= len(hurt) <= 40, "19 % are expected"
+    assert all(result.rtt_us is not None and not result.late and result.sent == 1 for result in unhurt)
+    assert all(result.rtt_us is None and result.late and result.sent > 1 for result in hurt)
+
+
+@pytest.mark.real
+@pytest.mark.alone
+def test_a_black_hole_is_all_loss(lab, job, box):
+    box.change(4, impair.Profile(hole=True))
+    jobs = [
+        job(f"tcp://{box.address(4)}:7", token=1, timeout=0.1, patience=1.3),
+        job(f"icmp://{box.address(4)}", token=2, timeout=0.1, patience=0.1),
+        job(f"dns://{box.address(4)}/a.test", token=3, timeout=0.1, patience=0.1),
+    ]
+
+    tcp, icmp, dns = measured(lab, jobs)
+
+    assert {tcp.failure, icmp.failure, dns.failure} == {Failure.TIMEOUT}
+    assert (tcp.sent, tcp.lost) == (2, 2), "the SYN and its repetition after a second"
+    assert (icmp.sent, icmp.lost, dns.sent, dns.lost) == (1, 1, 1, 1)
