@@ -19,7 +19,8 @@ ARGUMENTS: Final = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+# A module, not a session: while playwright runs, its thread has a running loop, and no other test there may start one.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if not Path(CHROMIUM).exists():
         pytest.skip("needs Chromium: apt-get install chromium")
