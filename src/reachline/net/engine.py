@@ -35,6 +35,8 @@ STARTS: Final = 64
 """Probes begun a turn: about 1 ms, then it is asyncio's turn again."""
 EVENTS: Final = 512
 """Events taken a turn: about 8 ms at the very worst, 1 ms as a rule."""
+LOOKS: Final = 16
+"""Events between two looks at the clock: eight milliseconds of handshakes, half of one of connects."""
 EXPIRIES: Final = 256
 """Deadlines looked at a turn; most belong to attempts that are over and cost next to nothing."""
 _PULSE_NS: Final = 5_000_000
@@ -179,11 +181,12 @@ class Engine:
         self.clocks.look(alive=bool(self._attempts))
         events = self.epoll.poll(0, EVENTS)
         ready = self._ready
-        for count, (fd, what) in enumerate(events):
-            if not count & 15 and count and self.ns() > until:
+        for begin in range(0, len(events), LOOKS):
+            if begin and self.ns() > until:
                 return False  # the epoll tells of the others again
-            if (owner := ready.get(fd)) is not None:
-                owner.ready(what)
+            for fd, what in events[begin : begin + LOOKS]:
+                if (owner := ready.get(fd)) is not None:
+                    owner.ready(what)
         return len(events) < EVENTS
 
     def _expire(self) -> None:
@@ -279,7 +282,10 @@ class Engine:
     def arrived(self, attempt: bare.Bare, rtt_us: int) -> None:
         """A bare connect ended well: `settle` for the hot path."""
         del self._attempts[attempt.serial]
-        self._release(attempt)
+        del self._ready[attempt.fd]
+        sock = attempt.sock
+        assert sock is not None
+        sock.close()
         self._finished += 1
         way = attempt.route
         token = way.job.token
