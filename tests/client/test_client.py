@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ def connected(peer: Peer, **more: Any) -> Client:
 
 def published(client: Client) -> dict[str, int]:
     return weights(client.cluster("payments").lines())
+
+
+def shows_a(client: Client, weight: int) -> bool:
+    return published(client)["payments/a"] == weight
 
 
 def fail(client: Client, name: str, times: int = 2) -> None:
@@ -60,7 +65,7 @@ def test_news_is_pushed_by_long_poll_and_not_asked_for_again_and_again(peer: Pee
         eventually(lambda: len(peer.door.asked) == 2)
         for counter in range(2, 12):
             peer.door.publish(pair(counter, 10, version=f"1.{counter}"))
-            eventually(lambda counter=counter: published(client)["payments/a"] == counter, within=2)
+            eventually(partial(shows_a, client, counter), within=2)
 
     path, headers = peer.door.asked[1]
     assert "wait=30" in path
@@ -277,11 +282,12 @@ def test_a_hostile_answer_costs_nothing_but_freshness(peer: Peer, raw: bytes) ->
         eventually(lambda: published(client)["payments/a"] == 11, within=10)
 
 
-def test_the_next_center_is_asked_when_one_is_dead(peer: Peer) -> None:
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_the_next_center_is_asked_when_one_is_dead(peer: Peer, seed: int) -> None:
     gone = Peer(Door())
     gone.kill()
 
-    with reachline.connect_sync([gone.url, peer.url, gone.url], clusters=["payments"]) as client:
+    with reachline.connect_sync([gone.url, peer.url, gone.url], clusters=["payments"], seed=seed) as client:
         assert published(client) == {"payments/a": 90, "payments/b": 10}
         peer_call(client)
         eventually(peer.door.outcomes, within=8)

@@ -189,11 +189,13 @@ def test_a_kept_connection_that_the_server_closed_is_not_trusted_with_a_post() -
 
 
 def test_an_exchange_that_is_cancelled_leaves_no_half_answer_to_the_next() -> None:
+    hold = asyncio.Event()
+
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answering(OK, hang_up=False)(reader, writer)
         await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(0.1)
+        await hold.wait()
         writer.write(OK.replace(b"hi", b"no"))
-        await answering(OK)(reader, writer)
 
     async def run() -> Answer | Lost:
         calls = iter([late, answering(OK)])
@@ -203,9 +205,11 @@ def test_an_exchange_that_is_cancelled_leaves_no_half_answer_to_the_next() -> No
 
         async with listening(serve) as (host, port):
             connection = Connection(CenterAddress("", host, port, False, ""), None)
+            await connection.exchange(GET, timeout=5)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await connection.exchange(GET, timeout=5)
+            hold.set()
             try:
                 return await connection.exchange(GET, timeout=5)
             finally:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -71,15 +72,15 @@ class World:
         raise AssertionError(f"{name} is never picked")
 
 
-def listed(name: str, weight: int = 100, *, port: int = 443, **more: object) -> Listed:
+def listed(name: str, weight: int = 100, *, port: int = 443, **more: Any) -> Listed:
     return Listed(LineId(f"payments/{name}"), target(f"https://10.0.0.1:{port}/healthz"), weight, 100)._replace(**more)
 
 
-def lines(*rows: Listed, version: tuple[int, int] = (1, 1), **more: object) -> LineList:
-    return LineList(cluster="payments", lines=rows, version=Version(*version), **more)  # type: ignore[arg-type]
+def lines(*rows: Listed, version: tuple[int, int] = (1, 1), **more: Any) -> LineList:
+    return LineList(cluster="payments", lines=rows, version=Version(*version), **more)
 
 
-def world(*rows: Listed, local_breaker: bool = True, **more: object) -> World:
+def world(*rows: Listed, local_breaker: bool = True, **more: Any) -> World:
     made = World(local_breaker=local_breaker)
     made.cluster.replace(lines(*rows, **more), source="center")
     made.cluster.wake()
@@ -306,7 +307,7 @@ def test_a_list_is_stale_after_its_own_time_and_stays_in_force() -> None:
     assert not made.cluster.is_stale
 
 
-def held_open(**more: object) -> Listed:
+def held_open(**more: Any) -> Listed:
     return listed("a", 0, breaker=Gate.OPEN, share=0.0, since=1_000.0, next=1_030.0, **more)
 
 
@@ -332,6 +333,34 @@ def test_a_line_tried_in_the_silence_gets_the_trials_share_and_is_the_centers_ag
 
     made.cluster.heard()
     assert made.picks() == Counter(b=200)
+
+
+@pytest.mark.parametrize("by_list", [False, True])
+def test_what_a_line_proved_in_one_silence_counts_for_nothing_in_the_next(by_list: bool) -> None:
+    made = world(held_open(), listed("b"))
+    made.pass_time(300)
+    made.cluster.report(made.find("a"))
+
+    if by_list:
+        made.cluster.replace(lines(held_open(), listed("b"), version=(1, 2)), source="center")
+    else:
+        made.cluster.heard()
+    made.pass_time(300)
+
+    assert made.find("a").is_trial
+
+
+def test_a_call_from_before_the_center_opened_a_line_does_not_decide_our_trial_of_it() -> None:
+    made = world(listed("a"), listed("b"))
+    old = made.find("a")
+    made.cluster.replace(lines(held_open(), listed("b"), version=(1, 2)), source="center")
+    made.pass_time(300)
+    trial = made.find("a")
+
+    made.cluster.report(old, "timeout")
+    made.cluster.report(trial)
+
+    assert "a" in made.picks(2_000)
 
 
 def test_a_failed_trial_in_the_silence_waits_as_any_other() -> None:

@@ -10,7 +10,7 @@ from itertools import accumulate
 import pytest
 
 from reachline.model import LineId, Version
-from reachline.upstream import Cluster, Listed, LineList
+from reachline.upstream import Cluster, LineList, Listed
 from reachline.upstream.listing import target
 
 pytestmark = pytest.mark.alone
@@ -38,11 +38,12 @@ def test_a_pick_is_faster_than_random_choices_with_prepared_weights(lines: int) 
     assert pick < choices / 1.5
 
 
-def test_an_attempt_costs_little_beside_its_two_looks_at_the_clock_and_its_pick() -> None:
+def test_an_attempt_costs_no_more_than_a_few_picks() -> None:
     made = cluster(3)
 
     def attempt() -> None:
         with made.attempt():
             pass
 
-    assert fastest(attempt) < 20 * fastest(time.monotonic) + 6 * fastest(made.pick)
+    # Two looks at the clock, a pick, a lock and a sum: eight picks' worth as measured, twice that as the bound.
+    assert fastest(attempt) < 16 * fastest(made.pick)
