@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,7 +143,7 @@ def told(running: Upped, directory: Path, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_eight_open_pages_are_all_live(other: Upped, browser: Browser) -> None:
+def test_eight_open_pages_are_all_live_and_grey_when_it_ends(other: Upped, browser: Browser) -> None:
     context = browser.new_context()
     pages = [context.new_page() for _ in range(8)]
     for page in pages:
@@ -151,4 +152,9 @@ def test_eight_open_pages_are_all_live(other: Upped, browser: Browser) -> None:
     for page in pages:
         expect(page.locator("#freshness")).to_contain_text("live", timeout=15_000)
         expect(page.locator("[data-line]")).to_have_count(3)
+
+    assert other.end(signal.SIGINT) == 0, "open pages must not hold it up"
+    assert other.family() == {}
+    for page in pages:
+        expect(page.locator("body[data-stale]")).to_be_attached(timeout=5_000)
     context.close()
