@@ -35,8 +35,12 @@ class Explainer:
 
     def _now(self, line: LineId) -> Mapping[str, object]:
         board, now_ms = self._board, self._board.clock()
-        view, rules = self._owner.view(line)
-        found = explain(view, board.history(line), rules=rules, now_ms=now_ms)
+        known = self._owner.view(line)
+        if known is None:
+            raise RefusedError(
+                404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
+            )
+        found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
         return telling.document(found, self._clock, lambda at_ms: round(board.origin + at_ms / 1000, 3))
 
     def _clock(self, at_ms: int) -> str:

@@ -43,6 +43,8 @@ class _Ticking(NamedTuple):
     closed: Closed
     lines: Mapping[LineId, Line]
     faults: Mapping[LineId, int]
+    record: int = 0
+    """Its number in the journal."""
 
 
 class Owner:
@@ -62,6 +64,8 @@ class Owner:
         self._journal = journal
         self._ledgers = dict(ledgers)
         self._holds = dict(holds)
+        self._renewed: set[Scope] = set()
+        """Scopes whose new document no tick has published yet."""
         self._due = {scope: board.clock() for scope in ledgers}
         self._scopes: dict[LineId, Scope] = {}
         self._named: dict[Scope, frozenset[VantageId]] = {}
@@ -131,21 +135,25 @@ class Owner:
         log.debug("outcomes_taken", extra={"client": client, "rows": len(known), "principal": principal})
         return last
 
-    def votes(self, line: Line) -> list[dict[str, object]]:
+    def votes(self, line: LineId) -> list[dict[str, object]]:
         """Every vantage's newest vote on a line, for its page."""
-        now_ms = self._board.clock()
-        ledger = self._ledgers[line.scope]
-        fresh_ms = ledger.rules.quorum.fresh_ms
+        found = self.view(line)
+        if found is None:
+            return []
+        now_ms, fresh_ms = self._board.clock(), found[1].quorum.fresh_ms
         rows: list[dict[str, object]] = []
-        for vantage, ballot in ledger.view(line.id, now_ms).ballots:
+        for vantage, ballot in found[0].ballots:
             age_ms = now_ms - ballot.received_ms
             shown = view.vote(ballot.vote) if ballot.vote else {"vantage": vantage, "zone": view.ZONES[ballot.zone]}
             rows.append({**shown, "age": age_ms / 1000, "fresh": age_ms <= fresh_ms, "doubt": ballot.doubt})
         return rows
 
-    def view(self, line: LineId) -> tuple[LineView, Rules]:
-        """A line's row as it is now, and the rules it is judged by; KeyError where there is no such line."""
-        ledger = self._ledgers[self._scopes[line]]
+    def view(self, line: LineId) -> tuple[LineView, Rules] | None:
+        """A line's row as it is now, and the rules it is judged by; None for a line that is no longer, or was never judged."""
+        scope = self._scopes.get(line)
+        ledger = None if scope is None else self._ledgers.get(scope)
+        if ledger is None or line not in ledger.board.standings or line not in ledger.rows:
+            return None
         return ledger.view(line, self._board.clock()), ledger.rules
 
     # -- who and what --------------------------------------------------------------------------------------------
@@ -182,8 +190,8 @@ class Owner:
     def begin(self, compiled: Mapping[Scope, Compiled]) -> None:
         """After a start: ledgers as recovered meet the document, the journal follows them, their first snapshots are shown."""
         self._journal.follow(self._ledgers)
-        self.reconfigure(compiled)
         self.publish_all()
+        self.reconfigure(compiled)
 
     def index(self, compiled: Mapping[Scope, Compiled]) -> None:
         """Which scope a line belongs to and whom the document names, for the compiled document now in force."""
@@ -202,6 +210,7 @@ class Owner:
         gone = frozenset(ledger.lines) - {line.id for line in wanted.lines}
         ledger.reconfigure(wanted.lines, wanted.rules, vantages, now_ms=now_ms)
         self._due[ledger.scope] = now_ms
+        self._renewed.add(ledger.scope)
         self._stream.left(gone)
 
     def _begin(self, scope: Scope, wanted: Compiled, now_ms: int) -> None:
@@ -252,36 +261,40 @@ class Owner:
     async def tick(self) -> None:
         """Every scope whose time has come: closed, journalled, committed, published."""
         now_ms = self._board.clock()
-        # Before any ledger closes: between a close and its record in the journal nothing else may enter it.
         if (gone := self._board.roster.deadline()) is not None and gone <= now_ms:
             self.members()
-        ticking = [self._close(scope, now_ms) for scope, due_ms in self._due.items() if due_ms <= now_ms]
-        closed = [one for one in ticking if one is not None]
-        if not closed:
+        due = [scope for scope, due_ms in self._due.items() if due_ms <= now_ms]
+        closed = [self._close(scope, now_ms) for scope in due]
+        ticks = [one for one in closed if one is not None]
+        if not ticks:
             return
-        last = self._append_ticks(closed, now_ms)
-        await self.durable(last)
-        for one in closed:
+        await self.durable(max(one.record for one in ticks))
+        for one in ticks:
             self._publish(one)
         self.published()
 
     def _close(self, scope: Scope, now_ms: int) -> _Ticking | None:
+        """One ledger's tick, in the journal before anything else is; None while judging waits."""
         ledger = self._ledgers[scope]
         tick_ms = ledger.rules.tick_ms
         self._due[scope] = (now_ms // tick_ms + 1) * tick_ms
-        if hold := self._holds.get(scope):
-            if not hold.is_over(now_ms, ledger.poll.vantages):
-                return None
-            del self._holds[scope]
-            log.info("judging_resumed", extra={"cluster": scope.cluster})
-        return _Ticking(ledger, ledger.close(now_ms), ledger.lines, _faults(ledger))
+        if self._is_held(scope, now_ms):
+            return None
+        self._renewed.discard(scope)
+        closed = ledger.close(now_ms)
+        record = self._append(Ticked(scope=scope, at_ms=now_ms, changes=closed.changes, digest=closed.digest))
+        return _Ticking(ledger, closed, ledger.lines, _faults(ledger), record)
 
-    def _append_ticks(self, closed: Iterable[_Ticking], now_ms: int) -> int:
-        last = 0
-        for one in closed:
-            changes, digest = one.closed.changes, one.closed.digest
-            last = self._append(Ticked(scope=one.ledger.scope, at_ms=now_ms, changes=changes, digest=digest))
-        return last
+    def _is_held(self, scope: Scope, now_ms: int) -> bool:
+        """Whether judging waits. A changed document does not: one tick without votes cuts nobody off."""
+        hold = self._holds.get(scope)
+        if hold is None:
+            return False
+        if not hold.is_over(now_ms, self._ledgers[scope].poll.vantages):
+            return scope not in self._renewed
+        del self._holds[scope]
+        log.info("judging_resumed", extra={"cluster": scope.cluster})
+        return False
 
     def _publish(self, one: _Ticking) -> None:
         scope, snapshot = one.ledger.scope, one.closed.snapshot

@@ -77,7 +77,7 @@ def _lines(router: APIRouter, desk: Desk) -> None:
         """One line in full: its row, and `votes`, `readings`, `history` (15 minutes), `changes`."""
         cluster, found = _found(desk, line)
         page = board.page(cluster, found)
-        return json_answer({**page, "votes": desk.owner.votes(found)})
+        return json_answer({**page, "votes": desk.owner.votes(found.id)})
 
     @router.get("/clusters")
     async def clusters() -> Response:
