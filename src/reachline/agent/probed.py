@@ -38,6 +38,11 @@ def jobs_of(
     )
 
 
+def _most_rounds(plan: ProbePlan) -> int:
+    wait, every = (plan.timeout_ms + plan.patience_ms) / 1_000, plan.suspect_interval_ms / 1_000
+    return min(SLOTS, tempo.overlap(wait, every))
+
+
 class Probed:
     """What the prober knows of one line and kind. `base` … `base + SLOTS - 1` are its tokens."""
 
@@ -88,9 +93,7 @@ class Probed:
         """The round that each slot holds or held last. A second slot is made when rounds first overlap."""
         self._left = [0]
         """Attempts of each slot's round that have not ended."""
-        self._most = min(
-            SLOTS, tempo.overlap((plan.timeout_ms + plan.patience_ms) / 1_000, plan.suspect_interval_ms / 1_000)
-        )
+        self._most = _most_rounds(plan)
         self._jobs = [jobs]
         """By slot, then by source. Empty: the plan cannot be carried out, and `error` says why."""
 
@@ -126,8 +129,10 @@ class Probed:
         jobs = self._jobs[slot]
         return tuple(jobs[(self.number + attempt) % len(jobs)] for attempt in range(self.plan.burst))
 
-    def ended(self, slot: int) -> bool:
+    def ended(self, slot: int, lateness_us: int, expires: int | None) -> bool:
         """One attempt of the round in `slot` ended; whether it was the round's last."""
+        self.lateness_us = max(self.lateness_us, lateness_us)
+        self.expires = self.expires if expires is None else expires
         self._left[slot] -= 1
         return not self._left[slot]
 

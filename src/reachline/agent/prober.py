@@ -276,13 +276,12 @@ class Prober:
         /,
     ) -> None:
         slot = token % SLOTS
-        probed = self._by_base.get(token - slot)
-        if probed is None:
+        if (probed := self._by_base.get(token - slot)) is None:
             return
         window, number = probed.window, probed.numbers[slot]
-        was_ok = window.rounds.last_ok
+        now, was_ok = self._loop.time(), window.rounds.last_ok
         window.record(
-            self._loop.time(),
+            now,
             failure,
             rtt_us,
             clock=clock,
@@ -295,10 +294,7 @@ class Prober:
         )
         if failure is not None or late:
             probed.error = note or _WORDS.get(failure, "answered too late")
-        if phases is not None and phases.expires is not None:
-            probed.expires = phases.expires
-        probed.lateness_us = max(probed.lateness_us, lateness_us)
-        over = probed.ended(slot)
+        over = probed.ended(slot, lateness_us, phases.expires if phases else None)
         if window.rounds.last_ok is not was_ok:
             self._reschedule(probed)
         self._opine(probed)

@@ -21,6 +21,8 @@ _TICKS: Final = 400
 """To an age: 0.3 s of 120 s. The distance of two attempts fits a byte up to 0.64 ages…"""
 _LONGEST: Final = 255
 """…and after a longer silence the old attempts are dropped at once instead of at their age."""
+_NIBBLE: Final = 15
+"""Packets of an attempt at most: the kernel gives a connect up after 6 retransmissions."""
 
 
 class _Block:
@@ -71,8 +73,8 @@ class Ring:
         self._head = self._newest = self._oldest = 0
         self.count = 0
 
-    def append(self, now: Seconds, rtt: float, code: int, packets: int) -> None:
-        """One attempt that ended at `now`; the oldest makes room for it."""
+    def append(self, now: Seconds, rtt: float, code: int, *, sent: int, lost: int) -> None:
+        """One attempt that ended at `now`, with its packets; the oldest makes room for it."""
         tick = self._tick(now)
         self._drop_before(tick - _TICKS)
         if tick - self._newest > _LONGEST:
@@ -84,6 +86,7 @@ class Ring:
         # A result that is handed over a little late never moves the clock back.
         gap = max(tick - self._newest, 0)
         block, slot = self._block, self._at + self._head
+        packets = min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4
         block.rtt[slot], block.code[slot], block.packets[slot], block.gap[slot] = rtt, code, packets, gap
         self._newest += gap
         self._head = (self._head + 1) % self.size
@@ -126,9 +129,20 @@ class Ring:
         """Oldest first."""
         return self._part(self._block.code)
 
-    def packets(self) -> bytearray:
-        """Oldest first."""
-        return self._part(self._block.packets)
+    def sent_lost(self) -> tuple[int, int]:
+        """Packets of all attempts."""
+        packets = self._part(self._block.packets)
+        sent = lost = 0
+        for value in set(packets):
+            n = packets.count(value)
+            sent += n * (value & _NIBBLE)
+            lost += n * (value >> 4)
+        return sent, lost
+
+    def lost_unseen(self) -> int:
+        """Packets lost by attempts that were answered all the same."""
+        pairs = zip(self._part(self._block.packets), self.rtts(), strict=True)
+        return sum(packets >> 4 for packets, rtt in pairs if rtt != math.inf)
 
     def _part(self, column: bytearray) -> bytearray:
         start = self._head - self.count

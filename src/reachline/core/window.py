@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from reachline.core import ewma, histogram
@@ -25,9 +25,6 @@ MAX_AGE: Final[Seconds] = 120.0
 MINIMUM: Final = 5
 """The smallest number of attempts any limit asks for (EWMA, 5xx)."""
 _RECENT: Final = 5
-_MOST_PACKETS: Final = 15
-"""A nibble. The kernel gives a connect up after 6 retransmissions."""
-
 _OK, _LATE, _RESET, _ERRORS = 0, 1, 3, 7
 _BAD: Final = frozenset({_RESET, _ERRORS})
 _COLUMN: Final = {
@@ -151,7 +148,7 @@ class Window:
         rtt = float(rtt_us) if rtt_us is not None else BLURRED if failure in _ANSWERED else math.inf
         column = _LATE if late else _COLUMN[failure]
         code = column | min(status // 100, 5) << 3
-        self._ring.append(now, rtt, code, min(sent, _MOST_PACKETS) | min(lost, _MOST_PACKETS) << 4)
+        self._ring.append(now, rtt, code, sent=sent, lost=lost)
         self._watch_death(burst)
 
     def _watch_death(self, burst: int) -> None:
@@ -170,13 +167,13 @@ class Window:
     def summary(self, now: Seconds, *, void: bool = False) -> tuple[Reading, Figures]:
         """The window as of `now`, for the judge and for people; what is too old leaves it first."""
         self._ring.age_out(now)
-        codes, rtts, packets = self._ring.codes(), self._ring.rtts(), self._ring.packets()
+        codes, rtts = self._ring.codes(), self._ring.rtts()
         ordered = sorted(rtts)
         # Those without a usable RTT sort first and are left out, the unanswered last.
         ordered = ordered[bisect_right(ordered, BLURRED) :]
         answered = ordered[: bisect_left(ordered, math.inf)]
         p50, p95_answered = nearest_rank(answered, 0.5), nearest_rank(answered, 0.95)
-        (sent, lost), newest = _sent_lost(packets), codes[-_RECENT:]
+        (sent, lost), newest = self._ring.sent_lost(), codes[-_RECENT:]
         reading = Reading(
             kind=self.kind,
             counts=_counts(codes),
@@ -201,7 +198,7 @@ class Window:
             last_us=self.last_us,
             clock=self.clock,
             codes=_classes(codes),
-            handshake_lost=_lost_unseen(packets, rtts) if lost else 0,
+            handshake_lost=self._ring.lost_unseen() if lost else 0,
             histogram=self._fresh_histogram(rtts),
         )
         return reading, figures
@@ -247,16 +244,3 @@ def _classes(codes: bytearray) -> tuple[int, int, int, int, int]:
     for code in set(codes):
         classes[code >> 3] += codes.count(code)
     return classes[1], classes[2], classes[3], classes[4], classes[5]
-
-
-def _sent_lost(packets: bytearray) -> tuple[int, int]:
-    sent = lost = 0
-    for value in set(packets):
-        n = packets.count(value)
-        sent += n * (value & 15)
-        lost += n * (value >> 4)
-    return sent, lost
-
-
-def _lost_unseen(packets: bytearray, rtts: Iterable[float]) -> int:
-    return sum(pair >> 4 for pair, rtt in zip(packets, rtts, strict=True) if rtt != math.inf)
