@@ -149,7 +149,7 @@ class Prober:
     def worst_late(self) -> Seconds:
         """How late our own timers fired at worst since this was last asked."""
         worst, self._worst_late = self._worst_late, 0.0
-        return max(worst, self._engine.counters().worst_lag_us / 1e6)
+        return max(worst, self._engine.counters().worst_lateness_us / 1e6)
 
     # -- plans -------------------------------------------------------------------------------------------------------------
 
