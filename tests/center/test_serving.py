@@ -182,17 +182,22 @@ def test_an_address_that_cannot_be_bound_says_why(address, rule):
 
 
 def test_the_end_does_not_wait_for_readers_that_do_not_read(center, sync):
+    door = "/api/v1/clusters/payments/lines"
+
     async def work():
         async with center() as running:
+            version = (await running.json(door))["version"]
             slow = await websockets.connect(running.http.replace("http", "ws") + "/api/v1/ws", max_queue=1)
-            poll = asyncio.create_task(running.get("/api/v1/clusters/payments/lines?wait=60&version=999999.0"))
-            stream = running.client.stream("GET", "/api/v1/clusters/payments/lines?stream=1")
-            await stream.__aenter__()
-            await asyncio.sleep(0)
-            started = time.monotonic()
-            running.stop.set()
+            poll = asyncio.create_task(running.get(f"{door}?wait=60&version={version}"))
+            async with running.client.stream("GET", f"{door}?stream=1") as stream:
+                reading = stream.aiter_lines()
+                await anext(reading)
+                started = time.monotonic()
+                running.stop.set()
+                assert (await poll).status_code == 304
+                assert [each async for each in reading if each.startswith("data")]
         assert time.monotonic() - started < 4
-        await asyncio.wait({poll})
         slow.transport.abort()
+        await slow.wait_closed()
 
     sync(work())

@@ -147,19 +147,19 @@ class World:
         self.b.stop()
 
 
+def _all_healthy(there: World) -> bool:
+    return all(there.line(name)["health"] == "healthy" for name in "ab")
+
+
 @contextmanager
-def world(directory: Path, text: str, *agents: str) -> Iterator[World]:
+def world(directory: Path, text: str, *agents: str, healthy: bool = True) -> Iterator[World]:
     made = World(directory, text)
     try:
         made.start_center("0")
         for name in agents:
             made.start_agent(name)
-        eventually(
-            lambda: all(made.line(name)["health"] == "healthy" for name in "ab"),
-            within=45,
-            every=0.2,
-            what="both healthy",
-        )
+        if healthy:
+            eventually(lambda: _all_healthy(made), within=45, every=0.2, what="both lines to be healthy")
         yield made
     finally:
         made.end()
@@ -226,7 +226,7 @@ def _agents(there: World) -> dict[str, str]:
 
 
 def test_the_end_is_quick_quiet_and_complete(tmp_path):
-    with world(tmp_path, QUICK, "one") as there:
+    with world(tmp_path, QUICK, "one", healthy=False) as there:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(there.url + "/api/v1/stream", timeout=5) as stream:
             stream.read(10)
@@ -239,7 +239,7 @@ def test_the_end_is_quick_quiet_and_complete(tmp_path):
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path):
-    with world(tmp_path, QUICK, "one") as there:
+    with world(tmp_path, QUICK, "one", healthy=False) as there:
         port = there.url.rpartition(":")[2]
         other = tmp_path / "other.yaml"
         other.write_text(

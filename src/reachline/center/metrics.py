@@ -155,12 +155,12 @@ def _of_center(desk: Desk) -> Iterator[str]:
     )
     yield _family("snapshot_epoch", "gauge", "Epoch of the published versions.", [("", board.version.epoch)])
     yield _family("snapshot_age_seconds", "gauge", "Seconds since the newest judgement.", [("", board.age())])
-    yield _family("live_subscribers", "gauge", "Readers of the live stream.", [("", len(desk.stream.live))])
+    yield _family("live_subscribers", "gauge", "Readers of the live stream.", [("", len(desk.stream.readers))])
     yield _family(
         "live_resyncs_total",
         "counter",
         "Times a slow reader was dropped and resynchronised.",
-        [("", desk.stream.live.dropped)],
+        [("", desk.stream.readers.dropped)],
     )
     yield _family(
         "journal_writable", "gauge", "1 while the journal takes records.", [("", int(not board.journal_fault))]

@@ -17,7 +17,7 @@ from reachline.center.ledgers import Compiled
 from reachline.center.stream import Stream
 from reachline.core.ledger import Closed, Ledger, LineView
 from reachline.core.rules import Rules
-from reachline.model import Line, LineId, Outcome, Scope, Seconds, VantageId, Version
+from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
 from reachline.store.journal import Journal
 from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
 from reachline.wire import view
@@ -302,6 +302,8 @@ class Owner:
         if self._ledgers.get(scope) is not one.ledger:
             return
         if snapshot is not None:
+            # A client may have lifted the epoch while the tick was on its way to the disk: the version never falls.
+            snapshot = max(snapshot, one.ledger.snapshot(), key=_version)
             cluster = Cluster(
                 scope=scope, lines=one.lines, rules=one.ledger.rules, snapshot=snapshot, faults=one.faults
             )
@@ -352,6 +354,10 @@ class Owner:
             log.error("journal_refused", extra={"reason": alarm})
         self._board.journal_fault = alarm
         return done
+
+
+def _version(snapshot: Snapshot) -> Version:
+    return snapshot.version
 
 
 def _by_scope(reports: Iterable[Report], scopes: Mapping[LineId, Scope]) -> dict[Scope, list[Report]]:

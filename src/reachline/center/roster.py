@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from reachline.model import Locality, VantageId
-from reachline.wire import view
+from reachline.wire import live
 from reachline.wire.frame import PROTOCOL, Heartbeat, Hello
 
 __all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Roster"]
@@ -180,7 +180,7 @@ class Roster:
         for id_ in members:
             self._agents.setdefault(id_, Agent(id=id_)).last_ms = now_ms
 
-    def rows(self, now_ms: int) -> list[view.AgentRow]:
+    def rows(self, now_ms: int) -> list[live.AgentRow]:
         """All agents by id."""
         return [_row(self._agents[id_], now_ms) for id_ in sorted(self._agents)]
 
@@ -194,7 +194,7 @@ class Roster:
                 del self._agents[id_]
 
 
-def _row(agent: Agent, now_ms: int) -> view.AgentRow:
+def _row(agent: Agent, now_ms: int) -> live.AgentRow:
     state = "attached" if agent.session else "expected" if agent.last_ms is None else "silent"
     return {
         "agent": agent.id,

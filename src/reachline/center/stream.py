@@ -13,7 +13,7 @@ from typing import Final
 from reachline.center.board import Board, Numbered, dumps
 from reachline.center.live import Live
 from reachline.model import LineId, Seconds
-from reachline.wire import view
+from reachline.wire import live, view
 
 __all__ = ["BEAT", "SPARK", "Stream"]
 
@@ -29,7 +29,7 @@ class Stream:
     """Gathers what changed since the last delta. Written by the owner's task, flushed by its own."""
 
     def __init__(self, board: Board) -> None:
-        self.live = Live()
+        self.readers = Live()
         self.revision = 0
         self._board = board
         self._dirty: set[LineId] = set()
@@ -68,7 +68,7 @@ class Stream:
         rows = board.all_rows()
         for row in rows:
             row["spark"] = board.spark(LineId(row["line"]), SPARK)
-        message: view.LiveSnapshot = {
+        message: live.LiveSnapshot = {
             "type": "snapshot",
             "revision": self.revision,
             "version": str(board.version),
@@ -83,8 +83,8 @@ class Stream:
     def flush(self) -> None:
         """One delta to every reader with all that was gathered."""
         self.revision += 1
-        if len(self.live):
-            self.live.publish(dumps(self._delta()))
+        if len(self.readers):
+            self.readers.publish(dumps(self._delta()))
         self._dirty.clear()
         self._gone.clear()
         self._news.clear()
@@ -101,17 +101,17 @@ class Stream:
                 self.flush()
             if self._some:
                 self.flush()
-            if len(self.live):
-                self.live.publish(dumps(self._tick()))
+            if len(self.readers):
+                self.readers.publish(dumps(self._tick()))
 
-    def _tick(self) -> view.LiveTick:
+    def _tick(self) -> live.LiveTick:
         return {"type": "tick", "revision": self.revision, "version": str(self._board.version), "now": self._now()}
 
     def close(self) -> None:
         """Every reader gets what is queued and then the end."""
-        self.live.close()
+        self.readers.close()
 
-    def _delta(self) -> view.LiveDelta:
+    def _delta(self) -> live.LiveDelta:
         board, dirty = self._board, frozenset(self._dirty)
         return {
             "type": "delta",

@@ -7,7 +7,7 @@ breaker are the words of the design in lower case.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from reachline.core.rules import Rules
 from reachline.model import (
@@ -30,7 +30,6 @@ __all__ = [
     "HEALTHS",
     "NO_FIGURES",
     "ZONES",
-    "AgentRow",
     "ChangeRow",
     "ClusterDocument",
     "ErrorDocument",
@@ -39,9 +38,6 @@ __all__ = [
     "FormulaRow",
     "LineRow",
     "LinesDocument",
-    "LiveDelta",
-    "LiveSnapshot",
-    "LiveTick",
     "LocalRulesRow",
     "ReadingRow",
     "StandingRow",
@@ -220,63 +216,6 @@ class ChangeRow(TypedDict):
     after: StandingRow
     votes: list[VoteRow]
     facts: dict[str, int]
-
-
-class LiveSnapshot(TypedDict):
-    """The first message of `/api/v1/ws` and of `/api/v1/stream`, and again whenever a slow reader was dropped.
-
-    `revision` counts what the stream said; the next delta has `after` equal to it. `now` is the center's Unix time.
-    """
-
-    type: Literal["snapshot"]
-    revision: int
-    version: str
-    now: float
-    lines: list[LineRow]
-    changes: list[ChangeRow]
-    agents: list[AgentRow]
-    panic: dict[str, str]
-
-
-class LiveDelta(TypedDict):
-    """What changed since revision `after`: whole rows by line id. One a second at most; decisions come at once."""
-
-    type: Literal["delta"]
-    after: int
-    revision: int
-    version: str
-    now: float
-    lines: list[LineRow]
-    gone: list[str]
-    changes: list[ChangeRow]
-    agents: list[AgentRow] | None
-    """All agents, where one of them came, went or reported anew; None: as before."""
-    panic: dict[str, str]
-
-
-class LiveTick(TypedDict):
-    """Sent every second, so that silence means that the center is gone; `revision` is that of the newest delta."""
-
-    type: Literal["tick"]
-    revision: int
-    version: str
-    now: float
-
-
-class AgentRow(TypedDict):
-    """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame."""
-
-    agent: str
-    state: str
-    locality: str
-    release: str
-    sources: list[str]
-    age: float | None
-    doubt: int
-    lines: int
-    heartbeats: int
-    duplicates: int
-    gaps: int
 
 
 class ErrorBody(TypedDict):

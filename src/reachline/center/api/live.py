@@ -39,13 +39,13 @@ def routes(desk: Desk) -> APIRouter:
 
 
 async def _events(desk: Desk) -> AsyncIterator[bytes]:
-    async for message in messages(desk.stream.live, desk.stream.snapshot):
+    async for message in messages(desk.stream.readers, desk.stream.snapshot):
         yield b"data: %s\n\n" % message
 
 
 async def _say(desk: Desk, socket: WebSocket) -> None:
     try:
-        async for message in messages(desk.stream.live, desk.stream.snapshot):
+        async for message in messages(desk.stream.readers, desk.stream.snapshot):
             await socket.send_text(message.decode())
         await socket.close(1001, "the center stops")
     except WebSocketDisconnect:

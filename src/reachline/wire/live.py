@@ -1,0 +1,66 @@
+"""The JSON of the live stream (`/api/v1/ws`, `/api/v1/stream`): a snapshot, deltas by revision, a tick each second."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from reachline.wire.view import ChangeRow, LineRow
+
+__all__ = ["AgentRow", "LiveDelta", "LiveSnapshot", "LiveTick"]
+
+
+class LiveSnapshot(TypedDict):
+    """The first message of `/api/v1/ws` and of `/api/v1/stream`, and again whenever a slow reader was dropped.
+
+    `revision` counts what the stream said; the next delta has `after` equal to it. `now` is the center's Unix time.
+    """
+
+    type: Literal["snapshot"]
+    revision: int
+    version: str
+    now: float
+    lines: list[LineRow]
+    changes: list[ChangeRow]
+    agents: list[AgentRow]
+    panic: dict[str, str]
+
+
+class LiveDelta(TypedDict):
+    """What changed since revision `after`: whole rows by line id. One a second at most; decisions come at once."""
+
+    type: Literal["delta"]
+    after: int
+    revision: int
+    version: str
+    now: float
+    lines: list[LineRow]
+    gone: list[str]
+    changes: list[ChangeRow]
+    agents: list[AgentRow] | None
+    """All agents, where one of them came, went or reported anew; None: as before."""
+    panic: dict[str, str]
+
+
+class LiveTick(TypedDict):
+    """Sent every second, so that silence means that the center is gone; `revision` is that of the newest delta."""
+
+    type: Literal["tick"]
+    revision: int
+    version: str
+    now: float
+
+
+class AgentRow(TypedDict):
+    """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame."""
+
+    agent: str
+    state: str
+    locality: str
+    release: str
+    sources: list[str]
+    age: float | None
+    doubt: int
+    lines: int
+    heartbeats: int
+    duplicates: int
+    gaps: int
