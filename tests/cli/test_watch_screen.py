@@ -55,10 +55,16 @@ class World:
 
     def __init__(self, *sights: Sight) -> None:
         self.sights = {each.target: each for each in sights}
-        self.histories = 0
+        self.histories = self.looks = 0
 
     def app(self) -> WatchApp:
-        return WatchApp(tuple(self.sights), sight=self.sights.__getitem__, history=self._history)
+        return WatchApp(
+            tuple(self.sights), state=lambda name: self.sights[name].state, sight=self._sight, history=self._history
+        )
+
+    def _sight(self, name: str) -> Sight:
+        self.looks += 1
+        return self.sights[name]
 
     def _history(self, _: str) -> list[Bar]:
         self.histories += 1
@@ -179,12 +185,13 @@ def test_of_500_targets_only_those_in_sight_are_painted_and_a_quiet_row_costs_no
         app = world.app()
         async with app.run_test(size=(160, 40)) as pilot:
             await pilot.pause()
-            world.histories = 0
-            app._paint()
-            painted = world.histories
+            world.histories = world.looks = 0
+            app._tick()
+            painted, looks = world.histories, world.looks
             await pilot.press("ctrl+end")
             await until(lambda: column(app)[499] == "tcp://10.0.0.499:1", within=5)
             assert 0 < painted <= 40
+            assert looks <= 50
             began = time.process_time()
             for _ in range(20):
                 app._tick()

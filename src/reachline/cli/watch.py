@@ -131,6 +131,7 @@ async def _screen(run: _Run) -> None:
     rows = run.watch.rows
     app = WatchApp(
         tuple(rows),
+        state=lambda target: rows[target].health.name.lower(),
         sight=lambda target: run.watch.sight(rows[target], run.prober),
         history=lambda target: list(rows[target].history),
     )

@@ -96,7 +96,9 @@ class Page(ModalScreen[None]):
 
 
 class WatchApp(App[None]):
-    """The live table. `sight` says what is known of a target, `history` its bars; both are asked only for what is shown."""
+    """The live table. `state` is asked for every target; `sight` (all that is known of one) and `history` (its bars) only for
+    what is in sight, and for all of them where they are to be sorted by it.
+    """
 
     TITLE = "reachline watch"
     ENABLE_COMMAND_PALETTE = False
@@ -112,10 +114,15 @@ class WatchApp(App[None]):
     ]
 
     def __init__(
-        self, targets: tuple[str, ...], *, sight: Callable[[str], Sight], history: Callable[[str], list[Bar]]
+        self,
+        targets: tuple[str, ...],
+        *,
+        state: Callable[[str], str],
+        sight: Callable[[str], Sight],
+        history: Callable[[str], list[Bar]],
     ) -> None:
         super().__init__()
-        self._targets, self._sight, self._history = targets, sight, history
+        self._targets, self._state, self._sight, self._history = targets, state, sight, history
         self._color = not os.environ.get("NO_COLOR")
         self._blocks = _can_blocks()
         self._order = next(iter(_ORDERS))
@@ -235,8 +242,8 @@ class WatchApp(App[None]):
     def _tick(self) -> None:
         if self._order != "as given":
             self._arrange()
-        sights = [self._sight(target) for target in self._targets]
-        states = {state: sum(sight.state == state for sight in sights) for state in _WORSE}
+        seen = [self._state(target) for target in self._targets]
+        states = {state: seen.count(state) for state in _WORSE}
         head = Text(f"{len(self._targets)} targets: " + ", ".join(f"{n} {state}" for state, n in states.items() if n))
         shown = "" if len(self._shown) == len(self._targets) else f", {len(self._shown)} shown"
         head.append(f"{shown}   sorted {self._order}", "dim")
