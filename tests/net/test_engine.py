@@ -486,6 +486,19 @@ def test_an_answer_that_came_while_we_were_away_is_on_time(lab, job):
     assert overdue == []
 
 
+def test_waiting_for_a_dead_line_costs_next_to_no_turns(lab, job):
+    async def main():
+        with FullServer() as full:
+            async with lab() as engine:
+                engine.engine.start(job(f"tcp://127.0.0.1:{full.port}", timeout=0.1, patience=0.6), at=0.0)
+                await until(lambda: engine.overdue, every=0.002)
+                before = engine.engine.counters().turns
+                await until(lambda: engine.ended, every=0.002)
+                return engine.engine.counters().turns - before
+
+    assert asyncio.run(main()) <= 10
+
+
 def test_starts_keep_to_their_slots_and_a_turn_is_bounded(lab, job):
     async def main():
         with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:

@@ -40,7 +40,7 @@ LOOKS: Final = 16
 EXPIRIES: Final = 256
 """Deadlines looked at a turn; most belong to attempts that are over and cost next to nothing."""
 _PULSE_NS: Final = 5_000_000
-"""While attempts are live we come by at least this often, so that an absence of ours is known for one."""
+"""While attempts within their timeout are live we come by at least this often, so that an absence of ours is known for one."""
 _SLICE_NS: Final = 4_000_000
 """Handshakes of TLS cost half a millisecond each: a burst of them is spread over turns."""
 _NS: Final = 1_000_000_000
@@ -82,6 +82,7 @@ class Engine:
         self._taken: list[tuple[int, Job]] = []
         self._turning = False
         self._closed = False
+        self._watchful = 0
         self._tally = dict.fromkeys(Counters._fields, 0)
         self._started = self._finished = self._turns = self._lateness = self._worst_lateness = 0
 
@@ -234,7 +235,9 @@ class Engine:
         if attempt is None:
             return False
         self._attempts[attempt.serial] = attempt
-        self._deadlines.add(attempt.deadline, attempt.serial)
+        deadline = attempt.deadline
+        self._watchful = max(self._watchful, deadline)
+        self._deadlines.add(deadline, attempt.serial)
         return True
 
     # -- what machines use ----------------------------------------------------------------------------------------------
@@ -252,6 +255,7 @@ class Engine:
     def expect(self, attempt: Attempt, deadline: int) -> None:
         """The attempt's time is up at `deadline`."""
         attempt.deadline = deadline
+        self._watchful = max(self._watchful, deadline)
         self._deadlines.add(deadline, attempt.serial)
 
     def reconnect(self, attempt: Attempt) -> None:
@@ -338,7 +342,7 @@ class Engine:
             return
         soonest = 1 if self._cancelled else min(self._starts.next_ns(), self._deadlines.next_ns())
         armed, now = self._timer.armed_ns, self.ns()
-        if self._attempts and soonest > now + _PULSE_NS:
+        if self._attempts and now < self._watchful and soonest > now + _PULSE_NS:
             if now < armed <= now + _PULSE_NS:
                 return
             soonest = now + _PULSE_NS
