@@ -36,7 +36,10 @@ GOOD = der(dt.datetime(2031, 1, 1, tzinfo=dt.UTC))
 
 
 @pytest.mark.parametrize(
-    "blob", [b"", b"\x30", b"\x30\x80", b"\x31\x00", b"\x30\x84\xff\xff\xff\xff", GOOD[:100], GOOD[4:]]
+    "blob",
+    [b"", b"\x30", b"\x30\x80", b"\x31\x00", b"\x30\x84\xff\xff\xff\xff", GOOD[:100], GOOD[4:]],
+    # Named: GOOD is another certificate in each test process, and all must collect the same tests.
+    ids=["nothing", "a tag", "no end", "another tag", "too long", "cut short", "its inside"],
 )
 def test_what_is_no_certificate_is_refused(blob):
     with pytest.raises(RemoteProtocolError):
