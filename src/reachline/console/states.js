@@ -7,8 +7,8 @@ export const STATES = {
   open: { sign: "✕", word: "open", means: "taken out; carries nothing until its cooldown is over" },
   trial: { sign: "◔", word: "trial", means: "half-open: a small share of real calls tests it" },
   ramp: { sign: "◢", word: "ramp", means: "the trial passed; its share rises step by step" },
-  unhealthy: { sign: "✕", word: "unhealthy", means: "judged failed" },
-  draining: { sign: "⏸", word: "drained", means: "taken out by hand" },
+  unhealthy: { sign: "▼", word: "unhealthy", means: "judged failed, but held: the last line that may carry traffic" },
+  draining: { sign: "‖", word: "drained", means: "taken out by hand" },
   blind: { sign: "◌", word: "blind", means: "no vantage sees it now; the last standing is held" },
   unknown: { sign: "○", word: "unknown", means: "not enough samples yet" },
 };

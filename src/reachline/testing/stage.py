@@ -168,6 +168,15 @@ class Stage:
         started.set()
         await serving
         ticking.cancel()
+        self._cut(server)
+        # Transports close on the loop's next turns; what is left open would warn when it is collected.
+        await until(lambda: not server.server_state.connections, within=_ENDS_WITHIN, what="cut connections")
+
+    def _cut(self, server: uvicorn.Server) -> None:
+        for connection in tuple(server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
 
     async def _tick(self) -> None:
         while True:
