@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
+import grpc
+
 from reachline.abc import Transport
 from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
@@ -45,6 +47,7 @@ class Center:
     byes: list[Bye] = field(default_factory=list)
     streams: list[Transport] = field(default_factory=list)
     server: rpc.Server | None = None
+    credentials: grpc.ServerCredentials | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -54,7 +57,9 @@ class Center:
         await self.die()
 
     async def start(self) -> None:
-        self.server = await rpc.serve([self.address], self._attached)
+        self.server = await rpc.serve([self.address], self._attached, credentials=self.credentials)
+        if not self.address.startswith("unix:"):
+            self.address = f"127.0.0.1:{self.server.ports[0]}"
 
     async def die(self) -> None:
         """Gone at once, streams and port."""

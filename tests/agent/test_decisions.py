@@ -77,3 +77,11 @@ def test_every_wrong_option_is_named_once_and_a_token_never_shown() -> None:
     assert places == ["--id", "--center", "--zone", "--source", "--token", "--rate", "--reference"]
     assert "s3cret" not in str(caught.value)
     assert all("\n" not in str(problem) for problem in caught.value.problems)
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(id="v1", centers=("127.0.0.1:7600",), certificate="v1.pem")
+
+    assert str(caught.value).startswith("--cert: ")
+    assert "belong together" in str(caught.value)

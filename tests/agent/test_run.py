@@ -8,9 +8,12 @@ import logging
 from collections.abc import Coroutine
 from pathlib import Path
 
+import grpc
 import pytest
+import trustme
 from tests.agent.peer import Center, Door, agent, line, plan_of, probe, settings, target
 
+from reachline.agent.run import run
 from reachline.core import histogram
 from reachline.errors import ConfigError
 from reachline.model import Clock, Kind, Reading
@@ -473,3 +476,62 @@ def test_an_empty_plan_leaves_a_sign_of_life(center: Center) -> None:
                 assert not center.beats[-1].reports
 
     go(work())
+
+
+def tls_center(authority: trustme.CA, *, asks: bool = False) -> Center:
+    """A center on TCP whose certificate `authority` signed; `asks` for one of the agent's."""
+    own, roots = authority.issue_cert("127.0.0.1", "localhost"), authority.cert_pem.bytes() if asks else None
+    pair = (own.private_key_pem.bytes(), own.cert_chain_pems[0].bytes())
+    return Center("127.0.0.1:0", credentials=grpc.ssl_server_credentials([pair], roots, asks))
+
+
+def test_a_center_with_tls_is_reached_by_who_trusts_its_authority(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+
+    async def work() -> None:
+        async with tls_center(authority) as center, agent(settings(center, ca=f"{tmp_path}/ca.pem")):
+            await until(lambda: center.beats)
+
+    go(work())
+
+
+def test_a_center_that_asks_for_a_certificate_is_shown_one(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    own = authority.issue_cert("v1")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "v1.pem")
+    own.private_key_pem.write_to_path(tmp_path / "v1.key")
+
+    async def work() -> None:
+        shown = {"ca": f"{tmp_path}/ca.pem", "certificate": f"{tmp_path}/v1.pem", "key": f"{tmp_path}/v1.key"}
+        async with tls_center(authority, asks=True) as center, agent(settings(center, **shown)):
+            await until(lambda: center.beats)
+
+    go(work())
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_a_center_that_cannot_be_trusted_or_understood_is_not_reached_and_the_reason_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, foreign: bool
+) -> None:
+    caplog.set_level(logging.WARNING, "reachline.agent")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
+
+    async def work() -> None:
+        async with (
+            tls_center(trustme.CA()) as center,
+            agent(settings(center, **({"ca": f"{tmp_path}/other.pem"} if foreign else {}))),
+        ):
+            await until(lambda: any(record.message == "center_not_reached" for record in caplog.records))
+            assert not center.hellos
+
+    go(work())
+
+    (said,) = [record for record in caplog.records if record.message == "center_not_reached"][:1]
+    assert ("handshake failed" in said.reason) == foreign  # type: ignore[attr-defined]
+
+
+def test_a_certificate_file_that_cannot_be_read_is_said_at_the_start(center: Center) -> None:
+    with pytest.raises(FileNotFoundError, match=r"/nonexistent\.pem"):
+        go(run(settings(center, ca="/nonexistent.pem"), stop=asyncio.Event()))

@@ -88,13 +88,22 @@ def test_a_largest_frame_passes_and_a_larger_one_is_refused_before_it_is_sent(tm
     go(with_server(f"unix:{tmp_path}/s", echo, then))
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nonexistent/reachline.sock", "no-such-name.invalid:7600"])
-def test_nobody_there_is_a_connection_error_at_once(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("unix:/nonexistent/reachline.sock", "No such file or directory"),
+        ("no-such-name.invalid:7600", "no-such-name.invalid"),
+    ],
+)
+def test_nobody_there_is_a_connection_error_at_once_with_its_reason(address: str, why: str) -> None:
     async def work() -> None:
         began = time.monotonic()
-        with pytest.raises(ConnectionError, match=address):
+        with pytest.raises(ConnectionError, match=why) as caught:
             await rpc.attach(address, timeout=20)
         assert time.monotonic() - began < 10
+        assert str(caught.value).startswith(address)
+        assert "\n" not in str(caught.value)
 
     go(work())
 

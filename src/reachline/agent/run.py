@@ -14,7 +14,7 @@ from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
 from reachline.agent.reports import Reporter, reference_plans
 from reachline.agent.settings import AgentRun
-from reachline.agent.uplink import Uplink
+from reachline.agent.uplink import Uplink, credentials
 from reachline.model import Seconds
 from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report
 
@@ -33,7 +33,8 @@ _END: Final[Seconds] = 1.5
 
 
 async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
-    """Probes and reports until `stop` is set. ConfigError where a center's refusal is final."""
+    """Probes and reports until `stop` is set. ConfigError where a center's refusal is final, OSError where a TLS file is."""
+    credentials(settings)
     loop = asyncio.get_running_loop()
     seed = int.from_bytes(os.urandom(6)) if settings.seed is None else settings.seed
     boot = f"{Random(f'{seed}/boot').getrandbits(48):012x}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target
+from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Locality, Seconds
 
@@ -40,12 +41,33 @@ class AgentRun(BaseModel):
         (),
         description="Targets near this agent that always answer. While all fail, our own end is broken and results are void.",
     )
+    tls: bool = Field(
+        False, description="Speak TLS to centers reached over TCP; a Unix socket is guarded by its rights."
+    )
+    ca: str = Field(
+        "", description="PEM file that signed the center's certificate; empty: the system's roots. Means TLS."
+    )
+    certificate: str = Field(
+        "", description="PEM file, this agent's own chain, where the center asks for one. Means TLS."
+    )
+    key: str = Field("", description="PEM file, its key.")
     attach_timeout: Seconds = Field(
         5.0, gt=0, description="To connect and be welcomed; a center answers in milliseconds."
     )
     send_timeout: Seconds = Field(
         10.0, gt=0, description="A center that takes no frame for a default heartbeat is stuck."
     )
+
+    @model_validator(mode="after")
+    def _pair(self) -> AgentRun:
+        if bool(self.certificate) != bool(self.key):
+            raise refuse("a certificate and its key belong together", "give --cert and --key")
+        return self
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether any option asks for TLS."""
+        return bool(self.tls or self.ca or self.certificate)
 
     @property
     def locality(self) -> Locality:
@@ -61,11 +83,17 @@ def checked(**options: object) -> AgentRun:
         found = error.errors()
         # A tuple with a wrong item is also "too short": one mistake, one line.
         inner = {each["loc"][0] for each in found if len(each["loc"]) > 1}
-        told = (each for each in found if len(each["loc"]) > 1 or each["loc"][0] not in inner)
+        told = (each for each in found if len(each["loc"]) > 1 or not inner.intersection(each["loc"]))
         raise ConfigError(*(_problem(each["loc"], each["msg"], each["input"]) for each in told)) from None
 
 
-_OPTIONS = {"centers": "--center", "sources": "--source", "references": "--reference"}
+_OPTIONS = {
+    "": "--cert",
+    "centers": "--center",
+    "sources": "--source",
+    "references": "--reference",
+    "certificate": "--cert",
+}
 
 
 def _problem(place: tuple[int | str, ...], message: str, value: object) -> Problem:

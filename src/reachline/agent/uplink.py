@@ -16,10 +16,10 @@ from reachline.agent.outbox import Outbox
 from reachline.agent.settings import AgentRun
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.model import Seconds
-from reachline.net.rpc import Attached, attach
+from reachline.net.rpc import Attached, Credentials, attach, client_credentials
 from reachline.wire.frame import PROTOCOL, Ack, Bye, Frame, Hello, Hint, Plan, Welcome, decode, encode
 
-__all__ = ["Uplink", "pause"]
+__all__ = ["Uplink", "credentials", "pause"]
 
 log = logging.getLogger("reachline.agent")
 
@@ -41,6 +41,13 @@ def pause(failures: int, rng: Random) -> Seconds:
     """
     ceiling = min(_LONGEST, _FIRST * 2.0 ** min(failures - 1, 10))
     return ceiling * rng.uniform(0.5, 1.0)
+
+
+def credentials(settings: AgentRun) -> Credentials | None:
+    """What TLS needs, where it is spoken; OSError names a file that cannot be read."""
+    if not settings.speaks_tls:
+        return None
+    return client_credentials(ca=settings.ca, certificate=settings.certificate, key=settings.key)
 
 
 class Uplink:
@@ -96,8 +103,9 @@ class Uplink:
         """One stream from first to last frame; why it ended."""
         settings = self._settings
         try:
-            transport = await attach(address, timeout=settings.attach_timeout)
-        except _LOST as error:
+            trusted = credentials(settings)
+            transport = await attach(address, timeout=settings.attach_timeout, credentials=trusted)
+        except (*_LOST, OSError) as error:
             return str(error) or "nobody answers there"
         try:
             frames = transport.frames()

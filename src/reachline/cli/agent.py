@@ -38,6 +38,14 @@ def command(
             help="Target near this agent that always answers; while all fail, we are cut off.",
         ),
     ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Speak TLS to the center; the system's roots say whom to trust.")
+    ] = False,
+    ca: Annotated[
+        str, typer.Option("--ca", metavar="FILE", help="PEM that signed the center's certificate (means --tls).")
+    ] = "",
+    cert: Annotated[str, typer.Option("--cert", metavar="FILE", help="PEM, this agent's own certificate.")] = "",
+    key: Annotated[str, typer.Option("--key", metavar="FILE", help="PEM, its key.")] = "",
     rate: Annotated[
         float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")
     ] = None,
@@ -58,6 +66,10 @@ def command(
         region=region,
         sources=tuple(source or ()),
         references=tuple(reference or ()),
+        tls=tls,
+        ca=ca,
+        certificate=cert,
+        key=key,
         token=os.environ.get(TOKEN, ""),
         **{key: value for key, value in given.items() if value is not None},
     )

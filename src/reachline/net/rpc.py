@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 # The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
@@ -25,10 +27,12 @@ from reachline.errors import ConfigError, LocalProtocolError, Problem, RemotePro
 from reachline.model import Seconds
 from reachline.wire.frame import MAX_FRAME
 
-__all__ = ["ATTACH", "Attached", "Attachment", "Server", "attach", "serve"]
+__all__ = ["ATTACH", "Attached", "Attachment", "Credentials", "Server", "attach", "client_credentials", "serve"]
 
 _SERVICE: Final = "reachline.v1.Center"
 _METHOD: Final = "Attach"
+Credentials = grpc.ChannelCredentials
+"""What a client's TLS needs; made by `client_credentials`."""
 ATTACH: Final = f"/{_SERVICE}/{_METHOD}"
 
 _KEEPALIVE_MS: Final = 5_000
@@ -59,6 +63,8 @@ _SERVER: Final = (
     ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
 )
+_UNIX: Final = "unix:"
+_LAST_ERROR: Final = re.compile(r"last error: [A-Z_]+: (?:(?:ipv4|ipv6|unix):\S+: )?(.*)", re.DOTALL)
 _REFUSALS: Final = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -131,9 +137,12 @@ class Attached:
         await self._channel.close()
 
 
-async def attach(address: str, *, timeout: Seconds, credentials: grpc.ChannelCredentials | None = None) -> Attached:
-    """A stream to the center at `address`, connected; ConnectionError or TimeoutError where there is none."""
-    if credentials is None:
+async def attach(address: str, *, timeout: Seconds, credentials: Credentials | None = None) -> Attached:
+    """A stream to the center at `address`, connected; ConnectionError (with the reason) or TimeoutError where there is none.
+
+    A Unix socket is guarded by its file's rights and never speaks TLS.
+    """
+    if credentials is None or address.startswith(_UNIX):
         channel = grpc.aio.insecure_channel(address, _CHANNEL)
     else:
         channel = grpc.aio.secure_channel(address, credentials, _CHANNEL)
@@ -151,9 +160,26 @@ async def _ready(channel: grpc.aio.Channel, address: str) -> None:
     while state is not grpc.ChannelConnectivity.READY:
         # gRPC would go on trying by its own clock; how often is our decision.
         if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
-            raise ConnectionError(f"{address}: nobody answers there")
+            raise ConnectionError(f"{address}: {await _why(channel)}")
         await channel.wait_for_state_change(state)
         state = channel.get_state(try_to_connect=True)
+
+
+async def _why(channel: grpc.aio.Channel) -> str:
+    """What a call on a channel that failed to connect is told."""
+    call: Any = channel.stream_stream(ATTACH)()
+    told = str(await call.details() or "nobody answers there")
+    found = _LAST_ERROR.search(told)
+    return " ".join((found[1] if found else told).split())
+
+
+def client_credentials(*, ca: str, certificate: str = "", key: str = "") -> Credentials:
+    """TLS towards a center whose certificate `ca` (a PEM file; empty: the system's roots) signed; OSError names a file.
+
+    With `certificate` and `key` we show one too. Read anew for each stream, so that a renewed file is used.
+    """
+    roots, chain, private = (Path(file).read_bytes() if file else None for file in (ca, certificate, key))
+    return grpc.ssl_channel_credentials(roots, private, chain)
 
 
 class Attachment:
@@ -196,7 +222,7 @@ async def serve(
     *,
     credentials: grpc.ServerCredentials | None = None,
 ) -> Server:
-    """Listen at `addresses`; each agent's stream is one call of `attached(transport, peer)`, over when that returns.
+    """Listen at `addresses` (with TLS, except at Unix sockets); each agent's stream is one call of `attached(transport, peer)`, over when that returns.
 
     ConfigError names an address that cannot be had.
     """
@@ -215,7 +241,7 @@ async def serve(
 
 def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
     try:
-        if credentials is None:
+        if credentials is None or address.startswith(_UNIX):
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError as error:
