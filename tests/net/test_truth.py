@@ -201,8 +201,8 @@ def test_a_lost_syn_is_told_as_loss_and_leaves_no_rtt(lab, job, box):
     unhurt = [result for result in results if not result.lost]
     hurt = [result for result in results if result.lost]
     assert 5 <= len(hurt) <= 40, "19 % are expected"
-    assert all(result.rtt_us is not None and not result.late and result.sent == 1 for result in unhurt)
-    assert all(result.rtt_us is None and result.late and result.sent > 1 for result in hurt)
+    assert [result for result in unhurt if result.rtt_us is None or result.late or result.sent != 1] == []
+    assert [result for result in hurt if result.rtt_us is not None or not result.late or result.sent < 2] == []
 
 
 @pytest.mark.real

@@ -18,6 +18,8 @@ __all__ = ["Stream"]
 _BROKEN: Final = EPOLLERR | EPOLLHUP
 _RST_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 """struct linger: on, no time."""
+_SYN_AGAIN_US: Final = 1_000_000
+"""A SYN is repeated after a second at the earliest (RFC 6298): so much has passed, even if we were away meanwhile."""
 _UNSENT: Final = frozenset((Failure.AGENT, Failure.UNREACHABLE))
 """Refused by our own kernel before a SYN left."""
 
@@ -65,7 +67,7 @@ class Stream:
         assert route is not None
         if route.bare:
             if again:
-                self._home.settle(attempt, None, self._home.clocks.elapsed(attempt.began))
+                self._home.settle(attempt, None, max(self._home.clocks.elapsed(attempt.began), again * _SYN_AGAIN_US))
                 return
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
             self._home.settle(attempt, None, rtt)
