@@ -115,6 +115,20 @@ def test_a_local_breaker_is_reported_at_once_and_leaves_the_line_at_once(peer: P
         assert time.monotonic() - began < 0.9
 
 
+def test_the_thread_lets_a_line_back_to_its_trial_when_its_wait_is_over(peer: Peer) -> None:
+    answer = pair(version="1.2")
+    answer["local_rules"] |= {"open": 0.3, "open_cap": 0.3}
+    peer.door.publish(answer)
+    with connected(peer) as client:
+        fail(client, "a")
+        assert client.cluster("payments").open_lines() == ("payments/a",)
+
+        eventually(lambda: peer_call(client) == "payments/a", within=5)
+
+        assert client.cluster("payments").open_lines() == ()
+        eventually(lambda: peer.door.posts and peer.door.posts[-1]["open"] == [], within=5)
+
+
 def test_close_posts_the_last_calls(peer: Peer) -> None:
     client = connected(peer)
     for _ in range(100):
@@ -339,6 +353,12 @@ def test_the_cache_starts_a_process_without_a_center(peer: Peer, tmp_path: Path)
         peer.start()
         eventually(lambda: client.stats().clusters["payments"].refused_versions, within=10)
         assert published(client) == {"payments/a": 90, "payments/b": 10}
+
+
+def test_the_cache_is_written_while_the_process_lives(peer: Peer, tmp_path: Path) -> None:
+    cache = tmp_path / "lines.json"
+    with connected(peer, cache=cache):
+        eventually(cache.exists, within=5)
 
 
 def test_a_garbage_cache_is_ignored(peer: Peer, tmp_path: Path) -> None:

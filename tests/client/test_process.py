@@ -111,6 +111,39 @@ def test_children_do_not_choose_as_their_parent_does(peer: Peer, root: Path, see
     assert len(set(rows)) == 4
 
 
+SOCKETS = """
+    import os, socket, sys
+    import reachline
+
+    def to_the_center():
+        found = 0
+        for number in map(int, os.listdir("/proc/self/fd")):
+            try:
+                with socket.socket(fileno=os.dup(number)) as each:
+                    found += each.family == socket.AF_INET
+            except OSError:
+                continue
+        return found
+
+    client = reachline.connect_sync(sys.argv[1], clusters=["payments"])
+    with client.cluster("payments").attempt():
+        pass
+    assert to_the_center() >= 1
+    child = os.fork()
+    if not child:
+        assert to_the_center() == 0
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    client.close()
+    print("well")
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list a process's descriptors")
+def test_a_child_does_not_hold_its_parents_connections_open(peer: Peer, root: Path) -> None:
+    assert run(root, SOCKETS, peer.url) == "well\n"
+
+
 HELD = """
     import os, sys, threading
     import reachline

@@ -468,6 +468,15 @@ def test_one_trial_is_given_to_one_of_many_threads() -> None:
     assert len(trials) == 1
 
 
+def test_a_trial_that_another_thread_took_between_pick_and_claim_is_not_given_twice() -> None:
+    made = world(listed("a"), listed("b"))
+    made.lose("a")
+    made.pass_time(5)
+    trial = made.find("a")
+
+    assert not made.cluster._claimed(trial)
+
+
 def test_picks_go_on_while_lists_are_swapped() -> None:
     made = world(listed("a"))
     wrong: list[object] = []
