@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -131,13 +132,15 @@ def test_an_oversized_frame_ends_its_own_stream_and_nothing_else(center, sync):
         async with center() as running, running.agent("two") as bystander:
             options = [("grpc.max_send_message_length", -1)]
             async with grpc.aio.insecure_channel(running.grpc[0], options) as channel:
-                call = channel.stream_stream(rpc.ATTACH)()
+                call: Any = channel.stream_stream(rpc.ATTACH)()
                 await call.write(frame.encode(frame.Hello(release="x", agent="one", boot="b")))
                 await call.write(bytes(frame.MAX_FRAME + 1))
                 told = []
                 while (data := await call.read()) is not grpc.aio.EOF:
                     told.append(frame.decode(data))
-            assert "frame of 4194305 bytes" in told[-1].reason
+            last = told[-1]
+            assert isinstance(last, Bye)
+            assert "frame of 4194305 bytes" in last.reason
             await bystander.reported(ALL_GOOD)
             assert await running.metric('reachline_frames_refused_total{reason="malformed"}') == 1
 

@@ -33,7 +33,9 @@ def test_a_restart_keeps_the_open_line_its_deadline_and_its_decisions(center, sy
         async with center() as running:
             row, again = await running.line("payments/a"), await running.json(DOOR)
             assert (row["breaker"], row["weight"], row["health"]) == ("open", 0, "unhealthy")
-            assert row["next"] == pytest.approx(was["next"], abs=0.2)
+            assert row["next"] == pytest.approx(
+                was["next"], abs=1
+            )  # to the second: the journal's clock is bridged by the wall clock
             assert again["epoch"] > document["epoch"]
             kept = (await running.json("/api/v1/changes"))["changes"]
             assert [one["rule"] for one in kept] == [one["rule"] for one in decisions]
