@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,14 @@ def name(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> Iterator[str]:
     """Top-level package of every import in the module, those inside functions included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (each.name.partition(".")[0] for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -54,7 +60,7 @@ def test_what_a_base_install_imports_is_the_standard_library(floor: str) -> None
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Every function with the lines of its body; how a signature is broken is the formatter's doing, a docstring is no code."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0]
             text = first.value if isinstance(first, ast.Expr) else None
@@ -99,11 +105,11 @@ def test_functions_are_of_a_size_to_be_read() -> None:
 
 
 def test_every_module_says_why_it_exists() -> None:
-    assert [name(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [name(path) for path in MODULES if not ast.get_docstring(parsed(path))] == []
 
 
 def test_every_module_lists_what_is_public() -> None:
-    trees = {path: ast.parse(path.read_text()) for path in MODULES if path.name != "__main__.py"}
+    trees = {path: parsed(path) for path in MODULES if path.name != "__main__.py"}
     # A package that only holds others has nothing of its own to list.
     listing = {path: tree for path, tree in trees.items() if any(not isinstance(node, ast.Expr) for node in tree.body)}
 
@@ -111,7 +117,7 @@ def test_every_module_lists_what_is_public() -> None:
 
 
 def test_no_module_swallows_errors() -> None:
-    assert {name(path): lines for path in MODULES if (lines := swallowed(ast.parse(path.read_text())))} == {}
+    assert {name(path): lines for path in MODULES if (lines := swallowed(parsed(path)))} == {}
 
 
 def test_no_module_leaves_work_open() -> None:
