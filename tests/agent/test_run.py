@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -427,7 +428,7 @@ def test_descriptors_are_flat_over_rounds_and_plans(center: Center) -> None:
                 lines = (line(f"l{name}", good, probe(every=50 + number, burst=5)) for name in range(20))
                 await center.say(plan_of(*lines, line("dead", DEAD), number=number))
                 told = len(center.beats)
-                await until(lambda told=told: len(center.beats) > told + 3)
+                await until(partial(lambda told: len(center.beats) > told + 3, told))
                 await center.say(plan_of(number=number + 1))
                 await until(lambda: descriptors() <= before + 1, what="descriptors as before any probe")
 

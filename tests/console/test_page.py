@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -66,7 +67,7 @@ def test_a_decision_shows_at_once_with_weights_and_reason(page: Page) -> None:
 
 
 def test_no_state_is_told_by_colour_alone(page: Page) -> None:
-    states = [
+    states: list[dict[str, Any]] = [
         {"health": "healthy"}, {"health": "degraded"}, {"breaker": "open"}, {"breaker": "half_open"}, {"breaker": "ramp"},
         {"drained": True}, {"blind": True}, {"health": "unknown"}, {"health": "unhealthy"},
     ]  # fmt: skip

@@ -178,7 +178,7 @@ def test_a_refused_connection_has_an_rtt_and_is_neither_loss_nor_ok() -> None:
 @given(rtts=st.lists(st.one_of(st.none(), st.integers(1, 1_000_000)), max_size=60), alpha=st.floats(0.05, 1))
 def test_the_ewma_begins_with_the_first_ok_sample_and_knows_no_failed_one(rtts: list[int | None], alpha: float) -> None:
     probed = window(alpha=alpha)
-    expected = None
+    expected: float | None = None
     for number, rtt in enumerate(rtts):
         probed.record(number, Failure.TIMEOUT if rtt is None else None, rtt, late=rtt is None)
         probed.record(number, Failure.REFUSED, 7_000_000)
