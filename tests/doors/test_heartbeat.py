@@ -174,9 +174,11 @@ def test_a_heartbeat_is_matched_by_its_agents_zone_and_its_target(fields: dict[s
     assert matched(**fields) == expected
 
 
-def test_an_agent_that_joined_is_matched_by_the_zone_it_named() -> None:
+def test_an_agent_is_matched_by_the_zone_it_stands_in() -> None:
     document = reach.read(
-        "clusters: {pay: {lines: {one: {to: 'tcp://10.20.30.40:443', from: [az1, az2]}}}}", name="w.yaml"
+        "clusters: {pay: {lines: {one: {to: 'tcp://10.20.30.40:443', from: [az1, az2]}}}}\n"
+        "agents: {edge-1: {locality: {zone: az1}}, edge-2: {locality: {zone: az2}}}",
+        name="w.yaml",
     )
     joined = {VantageId("agent-az1-edge-03"): Locality(zone="az2")}
 

@@ -222,6 +222,12 @@ def test_a_zone_without_agents_is_told_with_the_zone_that_was_meant() -> None:
     ]
 
 
+def test_a_zone_needs_named_agents_for_its_quorum() -> None:
+    (found,) = problems(cluster("", lines="{a: {to: 'tcp://h:1', from: az1}}"))
+
+    assert "names a zone, but the document names no agents" in found
+
+
 def test_the_two_servers_of_a_center_need_two_addresses() -> None:
     assert "is the address of center.grpc too" in problems(SMALLEST + "center: {grpc: 'h:1', http: 'h:1'}\n")[0]
 

@@ -156,10 +156,15 @@ def _both_ends(lines: Iterable[LineSettings], policy: str, path: Path) -> Iterat
 
 
 def _origins(document: Document, cluster: Cluster, path: Path) -> Iterator[Finding]:
-    """A zone that no agent stands in sees nothing."""
+    """A zone that no agent stands in sees nothing; without named agents nobody knows how many of a zone must agree."""
     zones = {agent.locality.zone for agent in document.agents.values()} - {""}
     for name, line in cluster.lines.items():
-        for zone in line.origins if document.agents else ():
+        if line.origins and not document.agents:
+            rule = "names a zone, but the document names no agents: how many of the zone must agree is not known"
+            hint = "add agents: {edge-1: {locality: {zone: …}}}, or drop from"
+            yield Finding(path=(*path, "lines", name, "from"), rule=rule, hint=hint)
+            continue
+        for zone in line.origins:
             if zone not in zones:
                 close = nearest(zone, sorted(zones))
                 known = f"zones of agents: {', '.join(sorted(zones)) or 'none'}"

@@ -74,7 +74,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{folder}: cannot keep a journal here: {error.strerror or error}") from error
         try:
-            meta = _next_meta(folder)
+            meta, began_ns = _next_meta(folder), time.monotonic_ns()
             writer = Writer(folder, SegmentWriter(create(folder, meta), meta), Keep(keep_age, keep_bytes))
         except (apsw.Error, OSError) as error:
             os.close(lock)
@@ -82,12 +82,15 @@ class Journal:
         except JournalError as error:
             os.close(lock)
             raise JournalError(f"{error}; to begin anew, give this center another directory") from error
-        return cls(writer, meta, lock=lock, segment=segment, resume=resume)
+        return cls(writer, meta, lock=lock, began_ns=began_ns, segment=segment, resume=resume)
 
-    def __init__(self, writer: Writer, meta: Meta, *, lock: int, segment: Seconds, resume: Seconds) -> None:
+    def __init__(
+        self, writer: Writer, meta: Meta, *, lock: int, began_ns: int, segment: Seconds, resume: Seconds
+    ) -> None:
+        """`began_ns` is the monotonic moment of `meta.opened_ms`: laying out a file takes time that counts."""
         self._writer, self._lock = writer, lock
         self._segment_ms, self._resume_ms = round(segment * 1_000), round(resume * 1_000)
-        self._start_ms, self._start_ns = meta.opened_ms, time.monotonic_ns()
+        self._start_ms, self._start_ns = meta.opened_ms, began_ns
         self.epoch = meta.epoch
         self._appending = threading.RLock()
         """Guards everything below: sequence numbers, ledgers, due times, and the order of the writer's queue."""
