@@ -139,6 +139,14 @@ def test_a_markdown_report_comes_at_the_end(good: str) -> None:
     assert row.startswith(f"| {good} | healthy |  | 3 | 0/3 (0 %)")
 
 
+def test_an_ascii_terminal_is_no_error(good: str) -> None:
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    done = watch(good, "--count", "1", "-o", "md", *QUICK, env=plain)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_interrupt_ends_it_with_the_code_of_what_was_seen(good: str) -> None:
     for target, code in ((good, 0), (DEAD, 1)):
         process = subprocess.Popen([*COMMAND, target, "-o", "json", *QUICK], stdout=subprocess.PIPE, text=True)

@@ -216,6 +216,25 @@ def test_a_narrow_terminal_keeps_the_figures_and_shortens_the_bars() -> None:
     go(work())
 
 
+def test_without_colour_nothing_is_said_by_colour_and_without_utf8_all_is_ascii(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    world = World(sight("tcp://a:1", "unhealthy", p95=None, loss=0.1, reason="jitter (P95 − P50)"))
+
+    async def work() -> None:
+        app = world.app()
+        app._blocks = False
+        async with app.run_test(size=(160, 20)) as pilot:
+            await pilot.pause()
+            cells = app.query_one(DataTable).get_row_at(0)
+            assert all(cell.plain.isascii() for cell in cells)
+            assert {str(cell.style) for cell in cells} <= {"", "bold"}
+            assert cells[9].plain == "_x@"
+
+    go(work())
+
+
 # -- sparklines ------------------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
 from collections.abc import Callable
@@ -53,6 +54,9 @@ def command(
 
     Exit code 0 when all are healthy in the end, 1 otherwise.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal without UTF-8 gets a question mark for a dash, not an error.
+        sys.stdout.reconfigure(errors="replace")
     pace = Pace(interval=interval, timeout=timeout, patience=2 * timeout)
     well = asyncio.run(_watch(read_targets(targets, pace), pace, count=count, form=output))
     raise typer.Exit(0 if well else 1)

@@ -34,6 +34,7 @@ _REASON: Final = 40
 """Columns left for the reason before the sparkline grows; the line under the table tells it in full."""
 _FIGURE: Final = 8
 _GAP: Final = "×"
+_TO_ASCII: Final = str.maketrans({"–": "-", "−": "-", "×": "x", "…": "."})
 _COLUMNS: Final = ("target", "state", "loss", "last", "ewma", "p50", "p95", "jitter", "clock", "history", "why")
 _WORSE: Final = ("healthy", "unknown", "degraded", "unhealthy")
 _ORDERS: Final[Mapping[str, Callable[[Sight], tuple[float, ...]]]] = {
@@ -246,7 +247,7 @@ class WatchApp(App[None]):
         states = {state: seen.count(state) for state in _WORSE}
         head = Text(f"{len(self._targets)} targets: " + ", ".join(f"{n} {state}" for state, n in states.items() if n))
         shown = "" if len(self._shown) == len(self._targets) else f", {len(self._shown)} shown"
-        head.append(f"{shown}   sorted {self._order}", "dim")
+        head.append(f"{shown}   sorted {self._order}", "dim" if self._color else "")
         self.query_one("#head", Static).update(head)
         self._paint()
 
@@ -260,7 +261,7 @@ class WatchApp(App[None]):
         sight = self._sight(self._shown[row]) if row < len(self._shown) else None
         why = Text(f"{sight.target} is {sight.state}", no_wrap=True) if sight else Text()
         if sight and sight.reason:
-            why.append(f": {sight.reason}", style_of(sight.state))
+            why.append(self._plain(f": {sight.reason}"), self._style(sight.state))
         self.query_one("#why", Static).update(why)
 
     def _paint(self) -> None:
@@ -277,18 +278,26 @@ class WatchApp(App[None]):
         self._tell()
 
     def _cells(self, target: str, sight: Sight) -> tuple[Text, ...]:
-        state = Text(sight.state, style_of(sight.state))
         figures = (sight.last, sight.ewma, sight.p50, sight.p95, sight.jitter)
-        loss = Text(percent(sight.loss), "red" if sight.loss else "", justify="right")
         return (
             Text(target, no_wrap=True, overflow="ellipsis"),
-            state,
-            loss,
-            *(Text(milliseconds(value), justify="right") for value in figures),
-            Text(sight.clock or "–", "dim"),
+            Text(sight.state, self._style(sight.state)),
+            Text(self._plain(percent(sight.loss)), self._style("unhealthy" if sight.loss else ""), justify="right"),
+            *(Text(self._plain(milliseconds(value)), justify="right") for value in figures),
+            Text(self._plain(sight.clock or "–"), "dim" if self._color else ""),
             self._spark(target, self._bars),
-            Text(sight.reason, style_of(sight.state) if sight.state != "healthy" else "yellow"),
+            Text(self._plain(sight.reason), self._style(sight.state if sight.state != "healthy" else "degraded")),
         )
+
+    def _style(self, state: str) -> str:
+        """The colour of a state; where colour is not wanted, bold for what is bad (a grey red would not be readable)."""
+        if self._color:
+            return style_of(state)
+        return "bold" if state in {"degraded", "unhealthy"} else ""
+
+    def _plain(self, text: str) -> str:
+        """The same text for a terminal that has nothing but ASCII."""
+        return text if self._blocks else text.translate(_TO_ASCII)
 
     def _spark(self, target: str, bars: int) -> Text:
         return spark(self._history(target)[-bars:], color=self._color, blocks=self._blocks)
@@ -308,5 +317,7 @@ class WatchApp(App[None]):
         )
         text = Text.assemble((target, "bold"), "\n\n")
         for name, value in rows:
-            text.append(f"{name:<10}", "dim").append(value, style_of(value)).append("\n")
+            text.append(f"{name:<10}", "dim" if self._color else "").append(
+                self._plain(value), self._style(value)
+            ).append("\n")
         return text.append("\n").append_text(self._spark(target, len(self._history(target))))
