@@ -8,8 +8,10 @@ import { lossOf, POINTS } from "./store.js";
 import { colour } from "./theme.js";
 
 const SPARK = { width: 132, height: 26 };
-/** Rows that move under the eye are hard to read: a sorted column settles this often. */
-const SETTLE = 3000;
+/** Rows that move under the eye are hard to read, and moving many is dear: a sorted column settles this often, in ms. */
+const SETTLE = 2000;
+/** …and with many lines more seldom: this much longer for each, so that 500 of them stay below a tenth of a core. */
+const SETTLE_PER_LINE = 12;
 
 /** One column: its key for sorting (null: not sortable), title, and the value rows are ordered by. */
 const COLUMNS = [
@@ -82,8 +84,12 @@ export class Table {
   /** These lines changed. */
   touch(ids) {
     for (const id of ids) this.#dirty.add(id);
-    if ((this.#sort.key !== "line" || this.#filter) && performance.now() - this.#settledAt > SETTLE) this.arrange();
+    if ((this.#sort.key !== "line" || this.#filter) && performance.now() - this.#settledAt > this.#pace) this.arrange();
     this.draw();
+  }
+
+  get #pace() {
+    return Math.max(SETTLE, SETTLE_PER_LINE * this.#store.lines.size);
   }
 
   /** New sparkline points for everything that is on screen. */
