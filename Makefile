@@ -14,7 +14,9 @@ PYTEST := $(BIN)/python -m pytest
 SOURCE := src tests benchmarks tools
 BENCHES := probe decide sdk xds door people
 
-# What a fast check leaves out: real parts, whole processes, the browser, and what measures time.
+# A fast check is of the floors below the roles, without real parts, whole processes, and what measures time.
+ROLES := agent center cli client console e2e
+UNIT := $(filter-out $(addprefix tests/,$(ROLES) data conftest.py),$(wildcard tests/*))
 FAST := not (real or e2e or browser or alone or slow)
 
 .DEFAULT_GOAL := help
@@ -54,8 +56,8 @@ types: setup-dev ## mypy --strict
 imports: setup-dev ## the floors
 	@$(BIN)/lint-imports --no-logo
 
-unit: setup-dev ## tests that need nothing but Python
-	$(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
+unit: setup-dev ## tests of the floors below the roles, that need nothing but Python
+	$(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(UNIT) $(ARGS)
 
 sim: setup-dev ## the decision rules alone: golden traces, policy vectors, properties
 	$(PYTEST) tests/core $(ARGS)
