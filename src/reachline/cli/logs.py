@@ -32,7 +32,10 @@ def start_logging(form: LogFormat, level: str = "info") -> None:
         raise ConfigError(Problem(place="option", path="--log-level", value=level, rule="is no level", hint=hint))
     renderer: Processor = structlog.processors.JSONRenderer()
     if form is LogFormat.TEXT:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # Plain: structlog's own choice, rich, prints every frame's variables, tokens among them, and takes seconds to do so.
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     before: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
