@@ -230,15 +230,17 @@ def test_a_wrong_question_gets_one_line_and_exit_code_2(
 
 
 @contextmanager
-def center(status: int, answer: object) -> Iterator[tuple[str, list[str]]]:
-    """Something that answers like a center, and what it was asked."""
+def center(status: int, answer: object, *, token: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Something that answers like a center, to those with its token if it has one, and what it was asked."""
     asked: list[str] = []
+    refusal = {"error": {"code": "unauthorized", "message": "this center asks for its token", "hint": ""}}
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            body = json.dumps(answer).encode()
-            self.send_response(status)
+            is_known = not token or self.headers["Authorization"] == f"Bearer {token}"
+            body = json.dumps(answer if is_known else refusal).encode()
+            self.send_response(status if is_known else 401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -276,9 +278,32 @@ def test_the_centers_own_refusal_is_passed_on(capsys: pytest.CaptureFixture[str]
     assert "no line x/y; did you mean x/z?" in err
 
 
+def test_a_center_with_a_token_is_asked_with_the_one_of_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with center(200, {"text": "x/y is healthy"}, token="t0ken") as (url, _):
+        monkeypatch.setenv("REACHLINE_CENTER", url)
+        without = explained(capsys, "x/y")
+        monkeypatch.setenv("REACHLINE_TOKEN", "t0ken")
+
+        assert explained(capsys, "x/y") == (0, "x/y is healthy\n", "")
+
+    assert without == (1, "", "reachline: this center asks for its token; set REACHLINE_TOKEN\n")
+
+
+def test_a_journal_is_read_also_where_the_environment_names_a_center(
+    capsys: pytest.CaptureFixture[str], incident: Incident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REACHLINE_CENTER", "http://127.0.0.1:1")
+
+    code, out, _ = explained(capsys, D, "--journal", str(incident.directory))
+
+    assert (code, out.partition(";")[0]) == (0, "payments/d is healthy")
+
+
 def test_no_center_there_points_to_the_journal(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = explained(capsys, "x/y", "--center", "http://127.0.0.1:1")
 
     assert (code, err.count("\n")) == (1, 1)
-    assert "no answer from a center" in err
+    assert "no center answers" in err
     assert "--journal DIRECTORY" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -14,7 +15,7 @@ import typer
 from reachline.errors import ConfigError, Problem, ReachlineError
 from reachline.model import Seconds
 
-__all__ = ["CENTER", "CenterOption", "Refusal", "ask"]
+__all__ = ["CENTER", "CenterOption", "Refusal", "Unreached", "ask"]
 
 CENTER: Final = "http://127.0.0.1:7680"
 _PATIENCE: Final[Seconds] = 5.0
@@ -28,6 +29,10 @@ CenterOption = Annotated[
 """The annotation of a command's `center` parameter; its default is `CENTER`."""
 
 
+class Unreached(ReachlineError):  # noqa: N818  a state of the network, not a mistake
+    """Nobody answers there."""
+
+
 class Refusal(ReachlineError):  # noqa: N818  an answer, not a failure of ours
     """The center answered with an error; `status` is its HTTP status."""
 
@@ -39,8 +44,8 @@ class Refusal(ReachlineError):  # noqa: N818  an answer, not a failure of ours
 
 
 def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
-    """The JSON a center answers at `path`. Refusal for an error answer, ReachlineError where nobody answers, ConfigError
-    for what is no center's URL.
+    """The JSON a center answers at `path`. Refusal for an error answer, Unreached where nobody answers, ReachlineError
+    where something else does, ConfigError for what is no center's URL.
     """
     parts = urlsplit(center)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -57,8 +62,8 @@ def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
         raise _refusal(error) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise ReachlineError(f"{center}: no center answers ({reason})") from error
-    except ValueError as error:
+        raise Unreached(f"{center}: no center answers ({reason})") from error
+    except (ValueError, http.client.HTTPException) as error:
         raise ReachlineError(f"{center}: what answers there is no center") from error
 
 

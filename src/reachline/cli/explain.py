@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import typer
 
+from reachline.cli.asking import CENTER, CenterOption, Refusal, Unreached, ask
 from reachline.cli.render import Output, OutputOption, write_json
 from reachline.errors import ConfigError, JournalError, Problem, ReachlineError
 from reachline.model import LineId, Seconds
 
 __all__ = ["command"]
 
-_CENTER: Final = "http://127.0.0.1:7680"
 _PATIENCE: Final[Seconds] = 10.0
 """A center answers from its journal's newest checkpoint: well under a second; ten say that it hangs."""
+_QUESTION: Final = frozenset({400, 404, 422})
+"""Answers that find fault with the question: usage errors."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGO: Final = re.compile(r"-(\d+(?:\.\d+)?)([smhd])")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
@@ -32,6 +31,7 @@ _NUMBER: Final = re.compile(r"\d{9,11}(?:\.\d+)?")
 
 
 def command(
+    context: typer.Context,
     line: Annotated[str, typer.Argument(help="`cluster/line` or `cluster/line@origin`.", metavar="LINE")],
     at: Annotated[
         str | None,
@@ -40,24 +40,27 @@ def command(
     journal: Annotated[
         Path | None, typer.Option("--journal", help="Read this journal directory; the center may be down.")
     ] = None,
-    center: Annotated[str | None, typer.Option("--center", help=f"The center to ask. [default: {_CENTER}]")] = None,
+    center: CenterOption = CENTER,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say why a line stands where it stands: rule, votes with their counts, what comes next and when.
 
     Asks a running center, or reads its journal with --journal.
     """
-    if journal is not None and center is not None:
+    if journal is not None and _is_typed(context, "center"):
         raise _refused("--journal", str(journal), "--journal and --center exclude each other", "give one of them")
     moment = None if at is None else _moment(at, time.time())
-    if journal is not None:
-        found = _from_journal(journal, line, moment)
-    else:
-        found = _from_center(center or _CENTER, line, moment)
+    found = _from_center(center, line, moment) if journal is None else _from_journal(journal, line, moment)
     if output is Output.JSON:
         write_json(found)
     else:
         print(found.get("text", ""))
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line: a default and a variable of the environment do not."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _from_journal(journal: Path, line: str, at: Seconds | None) -> Mapping[str, object]:
@@ -71,37 +74,18 @@ def _from_journal(journal: Path, line: str, at: Seconds | None) -> Mapping[str, 
 
 
 def _from_center(center: str, line: str, at: Seconds | None) -> Mapping[str, object]:
-    if urlsplit(center).scheme not in ("http", "https") or not urlsplit(center).netloc:
-        raise _refused("--center", center, "must be an http or https URL", f"for example {_CENTER}")
     query = "" if at is None else f"?at={at}"
-    address = f"{center.rstrip('/')}/api/v1/explain/{quote(line, safe='/@')}{query}"
-    # A center is reached directly: a proxy of the environment is for the world outside.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address, timeout=_PATIENCE) as answer:
-            found = json.load(answer)
-    except urllib.error.HTTPError as refused:
-        raise _answered(refused, line) from refused
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise ReachlineError(
-            f"{center}: no answer from a center ({reason}); where it is down, read its journal: --journal DIRECTORY"
-        ) from error
+        found = ask(center, f"/api/v1/explain/{quote(line, safe='/@')}{query}", patience=_PATIENCE)
+    except Unreached as error:
+        raise Unreached(f"{error}; where it is down, read its journal: --journal DIRECTORY") from error
+    except Refusal as refused:
+        if refused.status not in _QUESTION:
+            raise
+        raise _refused("LINE", line, refused.message, refused.hint) from refused
     if not isinstance(found, dict):
-        raise ReachlineError(f"{center}: not a center's answer")
+        raise ReachlineError(f"{center}: what answers there is no center")
     return found
-
-
-def _answered(refused: urllib.error.HTTPError, line: str) -> ReachlineError:
-    """The center's own words, as a usage error where it does not know the line."""
-    try:
-        told = json.load(refused)["error"]
-        message, hint = str(told["message"]), str(told.get("hint", ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        message, hint = f"HTTP {refused.code}", ""
-    if 400 <= refused.code < 500:
-        return _refused("LINE", line, message, hint)
-    return ReachlineError(f"{line}: {message}")
 
 
 def _moment(text: str, now: Seconds) -> Seconds:
