@@ -140,6 +140,35 @@ def test_the_last_closed_line_is_held_at_the_floor_and_trips_once_another_is_bac
     assert ledger.snapshot().panic == ""
 
 
+def test_a_held_line_that_heals_is_let_go_and_climbs_back_to_full_weight() -> None:
+    ledger = new_ledger(builders.lines(*"ab"))
+    for number in (1, 2, 3):
+        tick(ledger, number, "FF")
+    (held,) = (line for line, row in ledger.rows.items() if row.held)
+
+    changes = tick(ledger, 4, "HH").changes
+    for number in range(5, 40):
+        tick(ledger, number, "HH")
+
+    assert (held, "guard.released") in [(change.line, change.rule) for change in changes]
+    assert ledger.board.standings[held].weight == 100
+    assert ledger.board.standings[held].health is Health.HEALTHY
+    assert ledger.board.panic == ""
+
+
+def test_an_open_line_that_nobody_sees_stays_open_until_somebody_does() -> None:
+    ledger = new_ledger()
+    for number in (1, 2, 3):
+        tick(ledger, number, "FHH")
+
+    for number in range(4, 40):
+        tick(ledger, number, "---")
+    assert ledger.rows[A].breaker.gate is Gate.OPEN
+    tick(ledger, 40, "HHH")
+
+    assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
+
+
 def test_with_every_line_open_the_least_bad_carries_all() -> None:
     lines = builders.lines(*"ab")
     ledger = new_ledger([*lines, builders.line("c", drained=True)])

@@ -378,8 +378,9 @@ def test_an_infinite_rtt_is_never_shown() -> None:
     assert not any(isinstance(value, float) and math.isinf(value) for value in shown)
 
 
-def test_a_line_that_was_dead_begins_a_new_window_once_three_rounds_got_through() -> None:
+def test_a_dead_line_that_is_out_begins_a_new_window_once_three_rounds_got_through() -> None:
     window = Window(Columns(), Kind.TCP)
+    window.is_out = True
     for number in range(10):
         window.record(number, Failure.REFUSED, 100, number=number)
     for number in range(10, 12):
@@ -391,6 +392,14 @@ def test_a_line_that_was_dead_begins_a_new_window_once_three_rounds_got_through(
 
     assert (still.counts.refused, still.counts.ok) == (10, 2)
     assert (anew.counts.refused, anew.counts.ok, anew.sent) == (0, 3, 3)
+
+
+def test_a_flapping_line_in_traffic_keeps_its_failures() -> None:
+    window = Window(Columns(), Kind.TCP)
+    for number in range(12):
+        window.record(number, Failure.REFUSED if number // 3 % 2 == 0 else None, 100, number=number)
+
+    assert window.summary(11.0)[0].counts.refused == 6
 
 
 def test_a_line_that_only_stumbled_keeps_its_window() -> None:

@@ -121,6 +121,26 @@ def test_a_void_reading_is_no_evidence() -> None:
     assert zone_of(tcp(rounds_ok=0, void=True)) is Zone.N
 
 
+def test_refusals_in_part_are_errors_and_unknown_names_are_not() -> None:
+    assert zone_of(tcp(counts=Counts(ok=180, refused=20))) is Zone.F
+    assert zone_of(tcp(counts=Counts(ok=180, unresolved=20))) is Zone.H
+
+
+def test_a_void_reading_leaves_what_was_held() -> None:
+    found = verdict(V, [tcp(void=True)], {"tcp.loss": 1, "http.p95": 1}, RULES)
+
+    assert found == (Zone.N, None, (("tcp.loss", 1),))
+
+
+@pytest.mark.parametrize("kind", [Kind.DNS, Kind.ICMP, Kind.TLS])
+def test_helpers_never_decide_over_a_line_that_others_observe(kind: Kind) -> None:
+    dead = Reading(kind, Counts(broken=50), rounds=3, rounds_ok=0)
+
+    assert zone_of(tcp(), dead) is Zone.H
+    assert zone_of(dead) is Zone.N
+    assert verdict(V, [dead], {}, RULES, decides=frozenset({kind})).zone is Zone.F
+
+
 def test_dns_and_icmp_never_decide_alone() -> None:
     dead_icmp = Reading(Kind.ICMP, Counts(late=50), sent=50, lost=50, rounds=3, rounds_ok=0)
     dead_dns = Reading(Kind.DNS, Counts(unresolved=50), rounds=3, rounds_ok=0)

@@ -113,8 +113,11 @@ class Probed:
         return range(self.base, self.base + len(self._jobs))
 
     def every(self, factor: float) -> Seconds:
-        """The interval now: shorter while the center holds the line for not healthy, or our newest round did not get through."""
-        plan, failed = self.plan, self.window.rounds.last_ok is not True
+        """The interval now: shorter while the center holds the line for not healthy, or our newest round did not get through.
+
+        A line that is out of traffic can wait: its cooldown is longer than any interval.
+        """
+        plan, failed = self.plan, self.window.rounds.last_ok is not True and not self.window.is_out
         usual, suspect = plan.interval_ms / 1_000, plan.suspect_interval_ms / 1_000
         return tempo.interval(usual, suspect, hinted=self.hinted, failed=failed, factor=factor)
 

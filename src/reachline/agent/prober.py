@@ -122,12 +122,13 @@ class Prober:
         }
         self._pace()
 
-    def suspect(self, lines: Iterable[str]) -> None:
-        """These lines, and no others, are held for not healthy by the center."""
-        suspects = frozenset(lines)
+    def suspect(self, lines: Iterable[str], *, out: Iterable[str] = ()) -> None:
+        """These lines, and no others, are held for not healthy by the center; those that are `out` get no traffic."""
+        suspects, opened = frozenset(lines), frozenset(out)
         for probed in self._probes.values():
-            if probed.hinted != (probed.line.line in suspects):
-                probed.hinted = not probed.hinted
+            said = (probed.line.line in suspects, probed.line.line in opened)
+            if (probed.hinted, probed.window.is_out) != said:
+                probed.hinted, probed.window.is_out = said
                 self._reschedule(probed)
 
     def revoke(self, since: Seconds) -> None:

@@ -146,7 +146,7 @@ class _Agent:
                     self._at_once.set()
                 log.info("plan_adopted", extra={"plan": frame.number, "lines": len(frame.lines)})
             case Hint():
-                self.prober.suspect(frame.suspects)
+                self.prober.suspect(frame.suspects, out=frame.open)
 
     def _changed(self, probed: Probed) -> None:
         line = probed.line.line

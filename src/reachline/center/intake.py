@@ -20,7 +20,7 @@ from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
 from reachline.model import Gate, Health, LineId, Seconds, VantageId
 from reachline.wire import frame
-from reachline.wire.frame import Bye, Heartbeat, Hello, Plan, Welcome
+from reachline.wire.frame import Bye, Heartbeat, Hello, Hint, Plan, Welcome
 
 __all__ = ["Intake"]
 
@@ -160,21 +160,24 @@ class Intake:
         plan = self._plan(session.agent, self._number)
         session.agent.lines = len(plan.lines)
         session.plan(plan)
-        session.hint(self._suspects())
+        session.hint(self._hint())
 
     def hint(self) -> None:
-        """A publication: agents look more often at lines that are not healthy."""
-        suspects = self._suspects()
+        """A publication: agents look more often at lines that are not healthy, and know which are out."""
+        hint = self._hint()
         for session in self._sessions.values():
-            session.hint(suspects)
+            session.hint(hint)
 
-    def _suspects(self) -> list[LineId]:
-        return sorted(
-            standing.line
-            for cell in self._board.cells()
-            for standing in cell.value.snapshot.standings
-            if standing.gate is not Gate.CLOSED or standing.health in (Health.DEGRADED, Health.UNHEALTHY)
+    def _hint(self) -> Hint:
+        standings = [one for cell in self._board.cells() for one in cell.value.snapshot.standings]
+        out = sorted(one.line for one in standings if one.gate is Gate.OPEN)
+        doubtful = (Health.DEGRADED, Health.UNHEALTHY)
+        suspects = (
+            one.line
+            for one in standings
+            if one.gate in (Gate.HALF_OPEN, Gate.RAMP) or (one.gate is Gate.CLOSED and one.health in doubtful)
         )
+        return Hint(suspects=tuple(sorted(suspects)), open=tuple(out))
 
     def end(self, id_: VantageId, reason: str) -> None:
         """One agent is told to go."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from reachline.abc import Transport
@@ -29,8 +29,8 @@ class Session:
         self._transport = transport
         self._lines: frozenset[str] = frozenset()
         self._plan: Plan | None = None
-        self._hint: tuple[str, ...] = ()
-        self._hinted: tuple[str, ...] | None = ()
+        self._hint = Hint()
+        self._hinted: Hint | None = self._hint
         self._received: tuple[int, int] | None = None
         self._ended = ""
         self._wake = asyncio.Event()
@@ -42,9 +42,13 @@ class Session:
         self._hinted = None
         self._wake.set()
 
-    def hint(self, suspects: Sequence[str]) -> None:
-        """Which lines to look at more often, as far as this agent watches them."""
-        self._hint = tuple(line for line in suspects if line in self._lines)
+    def hint(self, hint: Hint) -> None:
+        """Which lines to look at more often and which are out, as far as this agent watches them."""
+        lines = self._lines
+        self._hint = Hint(
+            suspects=tuple(line for line in hint.suspects if line in lines),
+            open=tuple(line for line in hint.open if line in lines),
+        )
         if self._hint != self._hinted:
             self._wake.set()
 
@@ -78,7 +82,7 @@ class Session:
             await self._send(plan)
         if self._hint != self._hinted:
             self._hinted = self._hint
-            await self._send(Hint(suspects=self._hint))
+            await self._send(self._hint)
 
     async def _send(self, message: frame.Frame) -> None:
         await self._transport.send(frame.encode(message), SEND)

@@ -81,9 +81,11 @@ def count(row: Breaker, *, window: int, ok: int, failed: int, rules: BreakerRule
     return row._replace(ok=min(row.ok + ok, rules.max_ok), failed=row.failed + failed)
 
 
-def count_synthetic(row: Breaker, ok: int) -> Breaker:
-    """Probe successes added to the running window."""
-    return row._replace(synthetic=row.synthetic + ok) if row.gate in (Gate.HALF_OPEN, Gate.RAMP) else row
+def count_synthetic(row: Breaker, ok: int, now_ms: int, rules: BreakerRules) -> Breaker:
+    """Probe successes added to a window that has starved for long enough to lean on them; before that, none count."""
+    if row.gate not in (Gate.HALF_OPEN, Gate.RAMP) or now_ms - row.since_ms < rules.starved_ms:
+        return row
+    return row._replace(synthetic=row.synthetic + ok)
 
 
 def share_milli(row: Breaker, rules: BreakerRules) -> int:
@@ -98,12 +100,15 @@ def share_milli(row: Breaker, rules: BreakerRules) -> int:
 
 
 def advance(row: Breaker, zone: Zone, now_ms: int, *, jitter: int, rules: BreakerRules) -> Move:
-    """The breaker after a tick that ended at `now_ms` with the newest verdict `zone`. Tripping is the judge's wish, not ours."""
+    """The breaker after a tick that ended at `now_ms` with the newest verdict `zone`, N where nobody says anything of now.
+
+    Tripping is the judge's wish, not ours. An open line that nobody sees stays open: no traffic is risked on silence.
+    """
     match row.gate:
         case Gate.CLOSED:
             return _forgive(row, now_ms, rules)
         case Gate.OPEN:
-            if now_ms < row.until_ms or zone is Zone.F:
+            if now_ms < row.until_ms or zone in (Zone.F, Zone.N):
                 return Move(row)
             return Move(_window(row, Gate.HALF_OPEN, 0, now_ms), "breaker.cooldown_over")
         case Gate.HALF_OPEN | Gate.RAMP:
@@ -114,7 +119,7 @@ def deadline(row: Breaker, rules: BreakerRules, *, zone: Zone) -> int | None:
     """When `advance` will move this breaker without any new evidence, or None: then only evidence moves it."""
     match row.gate:
         case Gate.OPEN:
-            return None if zone is Zone.F else row.until_ms
+            return None if zone in (Zone.F, Zone.N) else row.until_ms
         case Gate.HALF_OPEN | Gate.RAMP if zone is not Zone.D:
             if row.ok >= rules.min_ok:
                 return row.since_ms + _shortest(row, rules)

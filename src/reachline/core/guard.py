@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from reachline.core.weigh import MILLI
 from reachline.model import Gate, LineId, Zone
 
 __all__ = ["Candidate", "allowed", "fail_open"]
+
+
+_REST_MILLI: Final = 50
+"""What each other line keeps while the least bad carries all: 5 %, enough to see one of them come back."""
 
 
 class Candidate(NamedTuple):
@@ -51,4 +56,4 @@ def fail_open(lines: Sequence[Candidate]) -> Mapping[LineId, int]:
     if not usable or any(line.gate is not Gate.OPEN for line in usable):
         return {}
     least = min(usable, key=badness)
-    return {line.line: line.base * (1_000 if line is least else 50) for line in usable}
+    return {line.line: line.base * (MILLI if line is least else _REST_MILLI) for line in usable}

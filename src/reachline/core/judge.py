@@ -54,7 +54,7 @@ def at_trial(row: Judgement) -> Judgement:
 
 
 def after_close(row: Judgement, patience: Patience) -> Judgement:
-    """The row as its breaker closes: HEALTHY if the probes agree, else DEGRADED."""
+    """The row as its breaker closes, or as the guard lets go of it: HEALTHY if the probes agree, else DEGRADED."""
     health = Health.HEALTHY if row.good >= patience.recover else Health.DEGRADED
     return row._replace(health=health, down=0)
 

@@ -16,7 +16,7 @@ from reachline.core import freeze
 from reachline.core.board import Board
 from reachline.core.breaker import CLOSED, count, count_synthetic
 from reachline.core.guard import allowed
-from reachline.core.poll import Poll
+from reachline.core.poll import Poll, deciding
 from reachline.core.publish import BLIND, candidates, facts_of, rule_of
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped, due_ms, hold, is_quiet, noted, open_now, step
@@ -94,13 +94,13 @@ class Ledger:
                 kinds = tuple(reading for _, reading in group)
                 if self.poll.cast(vantage, self.lines[line], kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
                     self.fresh.add(line)
-                self._lean_on_probes(line, kinds)
+                if self.rows[line].breaker.gate is not Gate.CLOSED:
+                    self._lean_on_probes(line, kinds, now_ms)
 
-    def _lean_on_probes(self, line: LineId, kinds: tuple[Reading, ...]) -> None:
-        row = self.rows[line]
-        breaker = count_synthetic(row.breaker, sum(reading.fresh_ok for reading in kinds if not reading.void))
-        if breaker is not row.breaker:
-            self.rows[line] = row._replace(breaker=breaker)
+    def _lean_on_probes(self, line: LineId, kinds: tuple[Reading, ...], now_ms: int) -> None:
+        row, decides = self.rows[line], deciding(self.lines[line])
+        fresh_ok = sum(one.fresh_ok for one in kinds if one.kind in decides and not one.void)
+        self.rows[line] = row._replace(breaker=count_synthetic(row.breaker, fresh_ok, now_ms, self.rules.breaker))
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:  # noqa: ARG002
         """What one client's calls came to, counted into trial windows; timeouts and server errors fail a trial too.

@@ -10,10 +10,15 @@ from reachline.core.rules import Rules
 from reachline.core.zone import HELPERS, Verdict, calm_of, is_calm, verdict
 from reachline.model import Kind, Line, LineId, Reading, VantageId, Vote, Zone
 
-__all__ = ["Poll"]
+__all__ = ["Poll", "deciding"]
 
-_SELF_DECIDING: Final = {"dns": frozenset({Kind.DNS}), "icmp": frozenset({Kind.ICMP})}
+_SELF_DECIDING: Final = {kind.value: frozenset({kind}) for kind in HELPERS}
 """Lines of these schemes have nothing but the helper kind, so it decides."""
+
+
+def deciding(line: Line) -> frozenset[Kind]:
+    """The probe kinds that decide over a line; helpers only where the line is observed by nothing else."""
+    return frozenset(Kind) - HELPERS | _SELF_DECIDING.get(line.endpoint.scheme, frozenset())
 
 
 class Poll:
@@ -32,11 +37,11 @@ class Poll:
     ) -> bool:
         """Replace what this vantage said of the line; whether it has an opinion at all."""
         ballots = self.ballots[line.id]
-        if all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds) and kinds:
+        if kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
             found = _calm_verdict(vantage, kinds[0])
         else:
-            last, decides = ballots.get(vantage), _SELF_DECIDING.get(line.endpoint.scheme)
-            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=decides)
+            last = ballots.get(vantage)
+            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line))
         ballots[vantage] = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
         self._doubt(line.id, found.zone)
         if found.zone is Zone.N:

@@ -130,7 +130,7 @@ def rule_of(last: Standing, after: Standing, rule: str, rules: Rules) -> str:
     """The rule to name for a change: the row's own, else faults or the policy that moved its weight."""
     if rule:
         return rule
-    if after.gate is Gate.OPEN and after.weight:
+    if after.gate is Gate.OPEN and after.weight and rules.enforce:
         return "guard.fail_open"
     if after.health is Health.DRAINING and last.health is not Health.DRAINING:
         return "operator.drain"

@@ -57,6 +57,9 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
     is_closed = row.breaker.gate is Gate.CLOSED
     if zone is Zone.F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
         return Stepped(after, f"vote.{reason_of(votes, Zone.F)}.failed", wants=True)
+    if after.held and zone in (Zone.H, Zone.D):
+        released = after._replace(judgement=after_close(judged, rules.patience), held=False)
+        return Stepped(released, "guard.released")
     return _through_breaker(line, row, after, votes=votes, now_ms=now_ms, rules=rules)
 
 
@@ -122,12 +125,15 @@ def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
 
 
 def due_ms(row: Row, rules: Rules) -> int | None:
-    """When this row's breaker moves without new evidence, or None."""
+    """When this row's breaker moves without new evidence, or None. A verdict speaks of now for `blind_ms` only."""
+    fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
     known = deadline(row.breaker, rules.breaker, zone=row.zone)
-    if known is not None or row.breaker.gate is Gate.CLOSED or row.zone not in (Zone.D, Zone.F):
+    if row.breaker.gate is Gate.OPEN:
+        return known if known is not None and known < fades_ms else None
+    if known is not None or row.breaker.gate is Gate.CLOSED or row.zone is not Zone.D:
         return known
     later = deadline(row.breaker, rules.breaker, zone=Zone.N)
-    return None if later is None else max(later, row.zone_ms + rules.quorum.blind_ms + 1)
+    return None if later is None else max(later, fades_ms)
 
 
 def is_quiet(row: Row, rules: Rules) -> bool:

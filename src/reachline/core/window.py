@@ -91,6 +91,7 @@ class Window:
         "clock",
         "fresh_failed",
         "fresh_ok",
+        "is_out",
         "kind",
         "last_us",
         "mean",
@@ -108,6 +109,8 @@ class Window:
         self.last_us: int | None = None
         self.clock = Clock.APP
         self.fresh_ok = self.fresh_failed = 0
+        self.is_out = False
+        """The line gets no traffic: once it answers again its window begins anew."""
         self._dead = False
         """No round of the newest three got through, and not all three have since."""
         self.agent_faults = 0
@@ -152,15 +155,16 @@ class Window:
         self._watch_death(burst)
 
     def _watch_death(self, burst: int) -> None:
-        """A line that was dead and is back begins anew: a window across both describes neither.
+        """A line that was taken out dead and is back begins anew: a window across both describes neither.
 
-        Without this a repaired line reads as failing for a whole window, while only its trial tells what it is worth.
+        Without this a repaired line reads as failing for a whole window, while only its trial tells what it is worth. Only
+        while it is out: a line in traffic that flaps must not shed its failures with every three good rounds.
         """
         if self.rounds.known < _ALL_ROUNDS:
             return
         if self.rounds.ok == 0:
             self._dead = True
-        elif self._dead and self.rounds.ok == _ALL_ROUNDS:
+        elif self._dead and self.is_out and self.rounds.ok == _ALL_ROUNDS:
             self._dead = False
             self._ring.keep(_ALL_ROUNDS * burst)
 

@@ -27,8 +27,8 @@ _ROUNDS: Final = 3
 _NEVER: Final = 2**31
 """Above every RTT a reading can hold: a limit that is never reached."""
 
-HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP})
-"""Kinds that never decide over a line that other kinds observe."""
+HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.TLS})
+"""Kinds that never decide over a line that other kinds observe: advisory, and an https probe shakes hands by itself."""
 
 
 class Verdict(NamedTuple):
@@ -105,23 +105,25 @@ def verdict(
     held: Mapping[str, int],
     rules: Rules,
     *,
-    decides: frozenset[Kind] | None = None,
+    decides: frozenset[Kind] = frozenset(Kind) - HELPERS,
 ) -> Verdict:
     """The worst zone over a vantage's readings of one line; N where no metric has its minimum of samples.
 
-    `decides` names the helper kinds that decide here because the line is observed by nothing else (a `dns://` line).
+    `decides` names the kinds whose word counts; of the others, lost ICMP raises the level where TCP and HTTP are both bad.
     """
-    worst, vote, now_held = Zone.N, None, {}
+    worst, vote = Zone.N, None
+    now_held: dict[str, int] = {}
     suspects: set[Kind] = set()
     icmp_lost = False
     for reading in readings:
         zone, why, grip = _of_kind(vantage, reading, held, rules)
         if reading.void:
-            continue
-        if reading.kind in HELPERS and (decides is None or reading.kind not in decides):
-            icmp_lost |= reading.kind is Kind.ICMP and zone is Zone.F
+            now_held.update((name, level) for name, level in held.items() if name.startswith(f"{reading.kind}."))
             continue
         now_held.update(grip)
+        if reading.kind not in decides:
+            icmp_lost |= reading.kind is Kind.ICMP and zone is Zone.F
+            continue
         if zone in (Zone.D, Zone.F):
             suspects.add(reading.kind)
         if zone is not Zone.N and (worst is Zone.N or zone.value > worst.value):
@@ -154,11 +156,14 @@ def _measures(reading: Reading, limits: Iterable[Limit]) -> Iterable[_Measure]:
     A line that answers with errors has no good round either, but it is the errors that say why.
     """
     counts = reading.counts
+    # Refused, unreachable and broken ones count beside 5xx and resets: a line that refuses one call in ten is seen by no other
+    # rate. A name that does not resolve is DNS's word, which never decides by itself.
+    erred = counts.attempts - counts.ok - counts.late - counts.unresolved
     telling = ERRORS if 2 * counts.errors > counts.attempts - counts.ok else CONNECT
     known = {
         "loss": (reading.lost, reading.sent, reading.sent),
         "timeout": (counts.late, counts.attempts, counts.attempts),
-        ERRORS: (counts.attempts - counts.ok - counts.late, counts.attempts, counts.attempts),
+        ERRORS: (erred, counts.attempts, counts.attempts),
         CONNECT: (reading.rounds_ok, reading.rounds, reading.rounds),
         "p95": (reading.p95_us, reading.answered, counts.attempts),
         "ewma": (reading.ewma_us, reading.answered, reading.answered),

@@ -104,6 +104,8 @@ class Hint(msgspec.Struct, tag="hint", frozen=True, kw_only=True, omit_defaults=
     """Lines the center holds for not healthy: probed at the suspect interval. Replaces the last hint whole."""
 
     suspects: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    """Lines whose breaker is open: out of traffic, probed at their usual interval, and judged anew once they answer."""
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
