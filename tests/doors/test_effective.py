@@ -131,10 +131,6 @@ def test_bulk_ignores_round_trips_and_jitter() -> None:
     assert found["loss"] == TABLE[0]
 
 
-def test_long_haul_has_the_base_table_for_now() -> None:
-    assert rules(cluster="class: long_haul").limits == TABLE
-
-
 def test_a_key_wins_over_a_block_wins_over_a_preset() -> None:
     found = effective(
         document("preset: quick_recovery\npatience: {failed: 4, recover: 5}", "patience: {recover: 6}"), "c"
@@ -252,5 +248,5 @@ def test_a_policy_may_be_stacked_and_named_short() -> None:
 
 def test_every_preset_is_consistent_in_itself() -> None:
     for preset in ("quick_recovery", "default", "high_stability"):
-        for service_class in ("rpc", "bulk", "long_haul"):
+        for service_class in ("rpc", "bulk"):
             assert document(f"preset: {preset}\nclass: {service_class}").warnings == ()

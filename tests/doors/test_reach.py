@@ -253,7 +253,7 @@ mode: literal                        # literal | fast
 clusters:
   payments:
     preset: default                  # quick_recovery | default | high_stability
-    class: rpc                       # rpc | bulk | long_haul: whose idea of slow
+    class: rpc                       # rpc | bulk: whose idea of slow
     priority: 10                     # business priority, for the order across regions
     policy: primary_backup           # weighted | primary_backup | ab_groups, or stacked
     limits: {p95: {degraded: 100ms, exit: 80ms}}

@@ -174,6 +174,7 @@ def cluster(settings: str, *, lines: str = "{a: 'tcp://h:1', b: 'tcp://h:2'}") -
         ("probes: {dns: {name: h, type: BOGUS}}", "probes.dns.type: must be one of A, "),
         ("probes: {dns: {name: h, rcode: OOPS}}", "must be one of NOERROR"),
         ("class: batch", "must be rpc or bulk or long_haul"),
+        ("class: long_haul", "clusters.c.class: long_haul is not built yet: its limits are multiples of a baseline"),
     ],
 )
 def test_a_wrong_setting_is_told_with_its_rule(settings: str, expected: str) -> None:

@@ -194,7 +194,7 @@ def _classes() -> str:
         for path, value in _effective(service_class=name):
             if value != ordinary[path] and path != "class":
                 rows.append((f"`{name}`", f"`{path}`", f"`{value}`"))
-    about = "A class says whose idea of slow holds. `long_haul` has the base limits for now: its own are multiples of a learned baseline, which is not built yet."
+    about = "A class says whose idea of slow holds. `long_haul` is refused: its limits are multiples of a learned baseline, which is not built yet."
     return "\n".join(["## Classes", "", about, "", *_table(("class", "key", "value"), rows), ""])
 
 

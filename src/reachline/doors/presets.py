@@ -68,6 +68,4 @@ CLASSES: Final[Mapping[str, Tunable]] = {
         )
     ),
     "bulk": Tunable.model_construct(limits=Limits.model_construct(p95=_MUTE, ewma=_MUTE, jitter=_MUTE)),
-    # Its limits are multiples of a learned baseline, which nobody learns yet: the base table stands.
-    "long_haul": Tunable.model_construct(),
 }

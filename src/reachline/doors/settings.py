@@ -240,6 +240,16 @@ class LocalBreaker(Settings):
     )
 
 
+def _long_haul(value: str) -> str:
+    if value == "long_haul":
+        hint = "write rpc or bulk, or limits of your own: limits: {p95: {degraded: 400ms, failed: 800ms}}"
+        raise refuse("long_haul is not built yet: its limits are multiples of a baseline, which nobody learns", hint)
+    return value
+
+
+_Class = Annotated[Literal["rpc", "bulk", "long_haul"], AfterValidator(_long_haul)]
+
+
 class Tunable(Settings):
     """What may be said for all clusters at the top of the document, and again in a cluster, which wins."""
 
@@ -247,11 +257,11 @@ class Tunable(Settings):
         "default",
         description="A consistent set of judge, patience, faults and circuit_breaker numbers; explicit keys win over it.",
     )
-    service_class: Literal["rpc", "bulk", "long_haul"] | None = Field(
+    service_class: _Class | None = Field(
         None,
         alias="class",
-        description="Whose idea of slow: rpc means P95 100/300 ms, bulk ignores round trip and jitter; long_haul has the base "
-        "limits for now (no learned baseline yet). Explicit limits win over it.",
+        description="Whose idea of slow: rpc means P95 100/300 ms, bulk ignores round trip and jitter. Explicit limits win "
+        "over it. long_haul (limits by a learned baseline) is not built yet and refused.",
     )
     policy: Annotated[tuple[PolicyName, ...], _LOOSE, _FROM_ONE] = Field(
         ("weighted",), min_length=1, description="How lines share traffic; stacked as a list, outermost first."
