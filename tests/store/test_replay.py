@@ -190,6 +190,18 @@ def test_a_forged_digest_is_named(copy: Path) -> None:
     assert (found.field, found.recorded) == ("digest", bytes(16).hex())
 
 
+def test_a_record_of_a_ledger_that_was_never_opened_is_named_by_its_number_alone(copy: Path) -> None:
+    path = listed(copy)[0]
+    alter(path, "DELETE FROM records WHERE kind = 1")
+    reseal(copy)
+    first = rows(path, "SELECT min(seq), body FROM records")[0][0]
+
+    with pytest.raises(JournalError) as refused:
+        replay(path)
+
+    assert str(refused.value) == f"{path}: seq {first} belongs to a ledger that was never opened"
+
+
 def test_forged_evidence_decides_differently_and_is_named_by_the_decision(copy: Path) -> None:
     """A forger who seals anew still cannot hide: other evidence makes another ledger."""
     path = listed(copy)[0]

@@ -170,7 +170,7 @@ class _Run:
             case _:
                 ledger = self._ledgers.get(record.scope)
                 if ledger is None:
-                    raise JournalError(f"{segment.path}: seq {record} belongs to a ledger that was never opened")
+                    raise JournalError(f"{segment.path}: seq {stored.seq} belongs to a ledger that was never opened")
                 closed = feed(ledger, record)
         if isinstance(record, Ticked) and closed is not None:
             return _compare(segment, stored, record, closed)
