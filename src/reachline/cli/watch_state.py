@@ -18,7 +18,7 @@ from reachline.core import words
 from reachline.core.judge import NEW, judge, wants_trip
 from reachline.core.rules import Rules
 from reachline.core.window import Figures
-from reachline.core.zone import HELPERS, verdict
+from reachline.core.zone import verdict
 from reachline.doors import reach
 from reachline.model import Failure, Gate, Health, Reading, Seconds, VantageId, Vote, Zone
 
@@ -86,7 +86,7 @@ class Watched:
         self._vote: Vote | None = None
         self._zone = Zone.N
         self._held: dict[str, int] = {}
-        self._decides = frozenset({target.kind}) & HELPERS
+        self._decides = frozenset({target.kind})
         """Kinds that only help elsewhere decide here: they are all there is."""
 
     @property
