@@ -18,6 +18,7 @@ from reachline.core.ledger import Ledger
 from reachline.errors import JournalError, LocalProtocolError
 from reachline.model import Scope
 from reachline.store import writer
+from reachline.store.history import recent
 from reachline.store.journal import Journal, recover
 from reachline.store.records import Members, Reported
 from reachline.store.replay import replay
@@ -303,6 +304,60 @@ def test_another_schema_or_other_semantics_is_not_comparable_and_says_so(
     for attempt in (Journal.open, recover, replay):
         with pytest.raises(JournalError, match=f"{told}.*not comparable"):
             attempt(directory)
+
+
+def written(directory: Path) -> Mapping[Scope, Ledger]:
+    """Four segments or more, and the ledgers that wrote them."""
+    journal = Journal.open(directory, segment=60)
+    ledgers = begin(journal.epoch)
+    journal.follow(ledgers)
+    storm(journal, ledgers, range(300), every_ms=1_000)
+    journal.close()
+    return ledgers
+
+
+def overwrite(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(b"\xff" * 100)
+
+
+def test_a_damaged_older_segment_is_named_counted_and_passed_over_at_a_start(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledgers = written(directory)
+    whole = recent(directory, segments=3, most=1_000)
+    damaged = listed(directory)[-2]
+    overwrite(damaged, 0)
+
+    again = Journal.open(directory)
+    found = recover(directory)
+    again.close()
+    decisions = recent(directory, segments=4, most=1_000)
+
+    assert (again.damaged, again.figures()["damaged"]) == ((damaged.name,), 1)
+    assert [getattr(one, "segment", "") for one in caplog.records if one.msg == "segment_damaged"] == [damaged.name]
+    assert found.ledgers[SCOPES[0]].freeze() == ledgers[SCOPES[0]].freeze()
+    assert decisions.damaged == (damaged.name,)
+    assert 0 < len(decisions.decisions) < len(whole.decisions)
+    with pytest.raises(JournalError, match=f"{damaged.name}: not a readable journal segment"):
+        replay(directory)
+
+
+def test_a_page_damaged_in_the_middle_of_an_older_segment_costs_what_stands_behind_it(directory: Path) -> None:
+    written(directory)
+    damaged = listed(directory)[-3]
+    for page in range(8, damaged.stat().st_size // 4_096):
+        overwrite(damaged, page * 4_096)
+
+    again = Journal.open(directory)
+    again.close()
+    found = recent(directory, segments=4, most=1_000)
+
+    assert found.damaged == (damaged.name,)
+    assert found.decisions
+    with pytest.raises(JournalError, match=f"{damaged.name}"):
+        replay(directory)
 
 
 def test_a_disk_that_hangs_is_an_alarm_for_the_waiters_and_heals_by_itself(

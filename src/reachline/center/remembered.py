@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 from typing import Final
 
 from reachline.model import Change
-from reachline.store.records import Bodies, RecordKind, Ticked
-from reachline.store.segment import Segment, listed
+from reachline.store.history import recent
 
 __all__ = ["remembered"]
 
@@ -19,13 +17,5 @@ _MOST: Final = 1_000
 
 
 def remembered(directory: Path | str) -> list[tuple[int, Change]]:
-    """The newest decisions, oldest first, each with the epoch that made it; JournalError where they cannot be read."""
-    found: deque[tuple[int, Change]] = deque(maxlen=_MOST)
-    for path in listed(Path(directory))[-_SEGMENTS:]:
-        bodies = Bodies()
-        with Segment(path) as segment:
-            for stored in segment.records(kind=RecordKind.DECIDED):
-                ticked = bodies.read(stored.kind, stored.scope, stored.at_ms, stored.body)
-                if isinstance(ticked, Ticked):
-                    found.extend((segment.meta.epoch, change) for change in ticked.changes)
-    return list(found)
+    """The newest decisions, oldest first, each with the epoch that made it; a damaged segment is left out and logged."""
+    return list(recent(directory, segments=_SEGMENTS, most=_MOST).decisions)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +19,9 @@ from reachline.store.records import Bodies, RecordKind, Ticked
 from reachline.store.recover import restore
 from reachline.store.segment import Meta, Segment, listed
 
-__all__ = ["Told", "changes", "told"]
+__all__ = ["Recent", "Told", "changes", "recent", "told"]
+
+log = logging.getLogger(__name__)
 
 _CHANGES: Final = 61
 """The deciding change and what an explanation tells before it."""
@@ -25,6 +29,13 @@ _SEGMENTS: Final = 48
 """Two days of hourly segments: what is older explains nothing at 3 am, and a quiet line would have all of them read."""
 _LIVE_TICKS: Final = 3
 """A journal whose newest record is at most this many ticks old belongs to a running center: now is now."""
+
+
+class Recent(NamedTuple):
+    """The newest decisions, oldest first, each with the epoch that made it; and the segments that could not be read."""
+
+    decisions: tuple[tuple[int, Change], ...]
+    damaged: tuple[str, ...]
 
 
 class Told(NamedTuple):
@@ -78,13 +89,33 @@ def changes(
     return tuple(found[:limit])
 
 
+def recent(directory: Path | str, *, segments: int, most: int) -> Recent:
+    """At most this many decisions, of the newest segments. One that is damaged is named and passed over, for nothing depends
+    on it here; what stood before the damage counts.
+    """
+    found: deque[tuple[int, Change]] = deque(maxlen=most)
+    damaged = []
+    for path in listed(Path(directory))[-segments:]:
+        try:
+            with Segment(path) as segment:
+                found.extend((segment.meta.epoch, change) for change in _changes_in(segment))
+        except JournalError as error:
+            damaged.append(path.name)
+            log.error("segment_skipped", extra={"segment": path.name, "reason": str(error)})
+    return Recent(tuple(found), tuple(damaged))
+
+
 def _decided(path: Path, line: LineId) -> Iterator[Change]:
-    bodies = Bodies()
     with Segment(path) as segment:
-        for stored in segment.records(kind=RecordKind.DECIDED):
-            ticked = bodies.read(stored.kind, stored.scope, stored.at_ms, stored.body)
-            if isinstance(ticked, Ticked):
-                yield from (change for change in ticked.changes if change.line == line)
+        yield from (change for change in _changes_in(segment) if change.line == line)
+
+
+def _changes_in(segment: Segment) -> Iterator[Change]:
+    bodies = Bodies()
+    for stored in segment.records(kind=RecordKind.DECIDED):
+        ticked = bodies.read(stored.kind, stored.scope, stored.at_ms, stored.body)
+        if isinstance(ticked, Ticked):
+            yield from ticked.changes
 
 
 def _segment_at(directory: Path, unix: Seconds) -> Segment:

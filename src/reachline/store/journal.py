@@ -38,6 +38,8 @@ RESUME: Final[Seconds] = 30.0
 """A restart reads at most this much evidence (and what the writer had not committed is lost with the process)."""
 _FREEZING: Final = 100
 """A resume point may cost one hundredth of the time: after a freeze of 0.5 s the next is 50 s away at least."""
+_LOOKED_AT: Final = 48
+"""Older segments opened at a start: two days, as far back as anything but `replay` reads; some 20 ms."""
 _RETRY: Final[Seconds] = 1.0
 """How often a refused disk is asked again."""
 
@@ -74,6 +76,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{folder}: cannot keep a journal here: {error.strerror or error}") from error
         try:
+            damaged = _settled(folder)
             meta, began_ns = _next_meta(folder), time.monotonic_ns()
             writer = Writer(folder, SegmentWriter(create(folder, meta), meta), Keep(keep_age, keep_bytes))
         except (apsw.Error, OSError) as error:
@@ -82,7 +85,9 @@ class Journal:
         except JournalError as error:
             os.close(lock)
             raise JournalError(f"{error}; to begin anew, give this center another directory") from error
-        return cls(writer, meta, lock=lock, began_ns=began_ns, segment=segment, resume=resume)
+        journal = cls(writer, meta, lock=lock, began_ns=began_ns, segment=segment, resume=resume)
+        journal.damaged = damaged
+        return journal
 
     def __init__(
         self, writer: Writer, meta: Meta, *, lock: int, began_ns: int, segment: Seconds, resume: Seconds
@@ -92,6 +97,8 @@ class Journal:
         self._segment_ms, self._resume_ms = round(segment * 1_000), round(resume * 1_000)
         self._start_ms, self._start_ns = meta.opened_ms, began_ns
         self.epoch = meta.epoch
+        self.damaged: tuple[str, ...] = ()
+        """Older segments found unreadable at the start: nothing here depends on them, `replay` says what is wrong."""
         self._appending = threading.RLock()
         """Guards everything below: sequence numbers, ledgers, due times, and the order of the writer's queue."""
         self._next = meta.first
@@ -113,7 +120,9 @@ class Journal:
         return self._writer.lost
 
     def figures(self) -> dict[str, float]:
-        """What there is to watch: `alarm` (1 while records are refused), `lost`, `waiting`, `committed`, `segments`, `bytes`."""
+        """What there is to watch: `alarm` (1 while records are refused), `lost`, `waiting`, `committed`, `segments`, `bytes`,
+        `damaged`.
+        """
         paths = listed(self._writer.directory)
         return {
             "alarm": float(bool(self.alarm)),
@@ -121,6 +130,7 @@ class Journal:
             "waiting": float(self._writer.waiting),
             "committed": float(self._writer.committed),
             "segments": float(len(paths)),
+            "damaged": float(len(self.damaged)),
             "bytes": float(sum(map(size_of, paths))),
         }
 
@@ -258,12 +268,25 @@ def _next_meta(directory: Path) -> Meta:
 
 
 def _newest(directory: Path) -> tuple[Meta | None, Stored | None]:
-    """The newest segment and the record that ends it. Logs that a killed writer left are folded in on the way."""
+    """The newest segment and the record that ends it."""
     paths = listed(directory)
-    for path in paths:
-        with suppress(apsw.Error):  # an old segment that is damaged is replay's to name; it does not stop a center
-            settle(path)
     if not paths:
         return None, None
     with Segment(paths[-1]) as segment:
         return segment.meta, segment.last()
+
+
+def _settled(directory: Path) -> tuple[str, ...]:
+    """Logs that a killed writer left are folded in. Older segments that are damaged, by name: they do not stop a center."""
+    damaged = []
+    paths = listed(directory)
+    for path in paths:
+        with suppress(apsw.Error):  # whoever reads it says what is wrong
+            settle(path)
+    for path in paths[:-1][-_LOOKED_AT:]:
+        try:
+            Segment(path).close()
+        except JournalError as error:
+            damaged.append(path.name)
+            log.error("segment_damaged", extra={"segment": path.name, "reason": str(error)})
+    return tuple(damaged)
