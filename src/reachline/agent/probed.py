@@ -50,6 +50,7 @@ class Probed:
         "_jobs",
         "_left",
         "_most",
+        "asks",
         "base",
         "due",
         "error",
@@ -78,6 +79,8 @@ class Probed:
         self.last: Seconds | None = None
         """Grid point of the newest round that began."""
         self.hinted = False
+        self.asks = 0
+        """Attempts in 1000 s at the interval that applies now, as the prober last counted them."""
         self.zone = Zone.N
         """Our own quick opinion (`trust.advisory`)."""
         self.error = ""

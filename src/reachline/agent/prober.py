@@ -35,6 +35,8 @@ log = logging.getLogger("reachline.agent")
 
 _AHEAD: Final[Seconds] = 0.05
 """Rounds due this soon go to the engine at once, which starts them to the millisecond: at most 20 wake-ups a second."""
+_SPARE: Final[Seconds] = 0.1
+"""Of the rate's time that may be saved up: rounds that fall together start together, and a second has a tenth more at most."""
 _SLICE: Final = 64
 """Rounds handed over between two looks at other work: half a millisecond."""
 
@@ -84,7 +86,11 @@ class Prober:
         """Appointments by time; one is void once the line has another."""
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._factor = 1.0
+        self._factor = self._told = 1.0
+        self._asked = 0
+        """Attempts in 1000 s that all lines ask for, each at the interval that applies to it now; kept where there is a rate."""
+        self._free: Seconds = 0.0
+        """From when on the rate allows another attempt."""
         self._armed: Seconds = 0.0
         self._worst_late: Seconds = 0.0
 
@@ -112,24 +118,31 @@ class Prober:
         gone = {key: probed for key, probed in self._probes.items() if wanted.get(key) != (probed.line, probed.plan)}
         for key, probed in gone.items():
             self._stop(key, probed)
-        for key, (line, plan) in wanted.items():
-            if key not in self._probes:
-                self._begin(line, plan, gone.pop(key, None), at_once=at_once)
+        new = [key for key in wanted if key not in self._probes]
+        begun = [self._begin(*wanted[key], gone.pop(key, None)) for key in new]
         for probed in gone.values():
             probed.window.close()
         self.lines = {
             line: tuple(self._probes[line, kind] for kind in kinds) for line, kinds in _by_line(wanted).items()
         }
-        self._pace()
+        # Only now is it known by how much all intervals are stretched.
+        for probed in begun:
+            self._enter(probed, at_once=at_once)
+        self._tell_pace()
 
     def suspect(self, lines: Iterable[str], *, out: Iterable[str] = ()) -> None:
         """These lines, and no others, are held for not healthy by the center; those that are `out` get no traffic."""
         suspects, opened = frozenset(lines), frozenset(out)
+        turned = []
         for probed in self._probes.values():
             said = (probed.line.line in suspects, probed.line.line in opened)
             if (probed.hinted, probed.window.is_out) != said:
                 probed.hinted, probed.window.is_out = said
-                self._reschedule(probed)
+                self._count(probed)
+                turned.append(probed)
+        for probed in turned:
+            self._reschedule(probed)
+        self._tell_pace()
 
     def revoke(self, since: Seconds) -> None:
         """Take back all that ended after `since`: our own end was broken."""
@@ -154,7 +167,7 @@ class Prober:
 
     # -- plans -------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, line: LinePlan, plan: ProbePlan, before: Probed | None, *, at_once: bool) -> None:
+    def _begin(self, line: LinePlan, plan: ProbePlan, before: Probed | None) -> Probed:
         base = next(self._bases)
         jobs, error = self._jobs(line, plan, base)
         window, is_same = self._window(line, plan, before)
@@ -168,6 +181,11 @@ class Prober:
                 before.last,
             )
         self._probes[line.line, plan.kind] = self._by_base[base] = probed
+        self._count(probed)
+        return probed
+
+    def _enter(self, probed: Probed, *, at_once: bool) -> None:
+        """Its first round."""
         if at_once and probed.last is None and probed.can_run:
             now = self._loop.time()
             # Its grid point is set half an interval on, so that the next round keeps that distance at least.
@@ -198,23 +216,38 @@ class Prober:
     def _stop(self, key: Key, probed: Probed) -> None:
         del self._probes[key], self._by_base[probed.base]
         probed.due = None
+        self._tally(probed, 0)
         for token in probed.tokens:
             self._engine.cancel(token)
 
-    def _pace(self) -> None:
-        """Stretch all intervals alike where the plan asks for more than our rate."""
+    def _count(self, probed: Probed) -> None:
+        """What it asks for at the interval that applies now; all intervals stretch alike where the sum is above our rate."""
+        if self._rate is not None and probed.can_run:
+            self._tally(probed, round(1_000 * probed.plan.burst / probed.every(1.0)))
+
+    def _tally(self, probed: Probed, asks: int) -> None:
+        self._asked, probed.asks = self._asked + asks - probed.asks, asks
+        if self._rate is not None:
+            self._factor = tempo.stretch((self._asked / 1_000,), self._rate)
+
+    def _tell_pace(self) -> None:
+        if self._factor != self._told:
+            self._told = self._factor
+            log.warning("intervals_stretched", extra={"factor": round(self._factor, 3), "probes": len(self._probes)})
+
+    def _allowed(self, at: Seconds, attempts: int) -> Seconds:
+        """When a round due `at` may start by the rate, which it takes its share of."""
         if self._rate is None:
-            return
-        plans = [probed.plan for probed in self._probes.values()]
-        factor = tempo.stretch((1_000 * plan.burst / plan.interval_ms for plan in plans), self._rate)
-        if factor != self._factor:
-            log.warning("intervals_stretched", extra={"factor": round(factor, 3), "probes": len(plans)})
-            self._factor = factor
+            return at
+        start = max(at, self._free)
+        self._free = max(self._free, at - _SPARE) + attempts / self._rate
+        return start
 
     # -- time --------------------------------------------------------------------------------------------------------------
 
     def _reschedule(self, probed: Probed) -> None:
         """Its next round by what is known now; an earlier appointment is void."""
+        self._count(probed)
         if probed.can_run and (self._rounds is None or probed.number < self._rounds):
             every, now = probed.every(self._factor), self._loop.time()
             self._appoint(probed, tempo.next_due(probed.place, every, probed.last, now, self._rng))
@@ -228,7 +261,7 @@ class Prober:
     def _arm(self) -> None:
         if not self._queue:
             return
-        at = self._queue[0][0] - _AHEAD
+        at = max(self._queue[0][0], self._free) - _AHEAD
         if self._timer is None or at < self._timer.when():
             if self._timer:
                 self._timer.cancel()
@@ -242,7 +275,7 @@ class Prober:
         if timer:
             self._worst_late = max(self._worst_late, now - max(timer.when(), self._armed))
         for _ in range(_SLICE):
-            if not self._queue or self._queue[0][0] > now + _AHEAD:
+            if not self._queue or max(self._queue[0][0], self._free) > now + _AHEAD:
                 break
             *_, due, probed = heapq.heappop(self._queue)
             if probed.due is due:
@@ -255,8 +288,10 @@ class Prober:
             due = tempo.next_due(probed.place, every, probed.last, now, self._rng)
             probed.skipped += due.skipped
         probed.last = due.grid
-        for job in probed.begin():
-            self._engine.start(job, at=due.at)
+        jobs = probed.begin()
+        at = self._allowed(due.at, len(jobs))
+        for job in jobs:
+            self._engine.start(job, at=at)
         self._reschedule(probed)
 
     # -- results -----------------------------------------------------------------------------------------------------------
