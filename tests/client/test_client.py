@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -439,4 +440,51 @@ def test_a_thread_that_cannot_start_costs_freshness_and_raises_nothing(
         assert client.cluster("payments").pick() is not None
 
     assert "client_thread_not_started" in [each.message for each in caplog.records]
+    client.close()
+
+
+def test_a_thread_that_could_not_start_is_started_by_a_later_use(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 0
+
+    def refuse(self: threading.Thread) -> None:
+        nonlocal tries
+        tries += 1
+        raise RuntimeError("can't start new thread")
+
+    client = connected(peer, wait=0, static={"payments": ["tcp://10.0.0.1:1"]})
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(1_000):
+            assert client.cluster("payments").pick() is not None
+        assert not client.stats().is_running
+    assert tries <= 3  # a pause between two tries, or every call of a full machine would pay for one
+
+    eventually(lambda: peer_call(client) in ("payments/a", "payments/b"), within=5)
+    assert client.stats().is_running
+    client.close()
+    assert sum(peer.door.outcomes().values()) >= 1
+
+
+def test_a_thread_that_failed_is_followed_by_another_and_local_breakers_go_on(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = pair(90, 10, version="1.2")
+    answer["local_rules"] |= {"open": 0.2, "open_cap": 0.2}
+    peer.door.publish(answer)
+    client = connected(peer)
+
+    def exhausted(*_: object, **__: object) -> object:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "loads", exhausted)
+        peer.door.publish(pair(50, 50, version="1.3"))
+        eventually(lambda: not client.stats().is_running, within=5)
+        fail(client, "a")
+        assert client.cluster("payments").open_lines() == ("payments/a",)
+        eventually(lambda: peer_call(client) == "payments/a", within=5)
+
+    eventually(lambda: peer_call(client) and published(client) == {"payments/a": 50, "payments/b": 50}, within=10)
+    assert client.stats().is_running
+    assert "client_thread_failed" in [each.message for each in caplog.records]
     client.close()

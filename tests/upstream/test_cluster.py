@@ -141,6 +141,31 @@ def test_the_first_use_awakens_the_driver_once() -> None:
     assert made.woken == 1
 
 
+def test_where_no_driver_runs_each_use_asks_for_one_and_turns_the_breakers_itself() -> None:
+    clock, asked = Clock(), 0
+
+    def refuse() -> None:
+        nonlocal asked
+        asked += 1
+
+    cluster = Cluster("payments", clock=clock, rng=random.Random(1), awaken=refuse)
+    cluster.replace(lines(listed("a"), listed("b")), source="cache")
+    for _ in range(2):
+        while (pick := cluster.pick()) is None or pick.line != "payments/a":
+            continue
+        cluster.report(pick, "refused")
+    before = asked
+
+    assert {pick.line for _ in range(50) if (pick := cluster.pick())} == {"payments/b"}
+    assert asked == before + 50
+    clock.now += 6
+    assert "payments/a" in {pick.line for _ in range(50) if (pick := cluster.pick())}
+
+    cluster.wake()
+    cluster.pick()
+    assert asked == before + 100
+
+
 def test_two_failures_take_a_line_out_and_tell_the_driver_at_once() -> None:
     made = world(listed("a"), listed("b"))
 

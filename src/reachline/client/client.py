@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import socket
 import threading
@@ -15,6 +16,7 @@ from random import Random
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
+from reachline.client.backoff import pause
 from reachline.client.cache import load
 from reachline.client.driver import Driver
 from reachline.client.options import Options
@@ -32,6 +34,8 @@ _log: Final = logging.getLogger(__name__)
 
 _FLUSH: Final[Seconds] = 2.0
 """How long `close` may take to post the last second: a center answers in a few milliseconds, or is gone."""
+_RESTART_MOST: Final[Seconds] = 5.0
+"""Between two tries to start the thread: as seldom as an absent center is asked."""
 _FLUSH_AT_EXIT: Final[Seconds] = 1.0
 """…at the end of the interpreter, where somebody is waiting for the prompt."""
 
@@ -50,7 +54,7 @@ class ClientStats:
 class Client:
     """Named clusters and the thread that keeps them current. Safe from any thread, task and forked child.
 
-    `_lock` guards the starting and ending of the thread: `_driver`, `_background`, `_is_closed`.
+    `_lock` guards the starting and ending of the thread: `_driver`, `_background`, `_is_closed`, `_falls`, `_next_start`.
     """
 
     def __init__(self, options: Options) -> None:
@@ -59,6 +63,9 @@ class Client:
         self._is_closed = False
         self._driver: Driver | None = None
         self._background: Background | None = None
+        self._falls = 0
+        """How often the thread could not start, or failed."""
+        self._next_start: Seconds = -math.inf
         self._settled = Flag()
         self._documents: dict[str, tuple[object, Seconds]] = {}
         self._pid = os.getpid()
@@ -95,10 +102,15 @@ class Client:
         )
 
     def start(self) -> None:
-        """Start the thread, where it is not running; any use of a cluster does so by itself."""
+        """Start the thread, where it is not running; any use of a cluster does so by itself.
+
+        Where the last start failed, or the thread did, nothing happens until a pause is over, and the next use asks again.
+        """
         with self._lock:
-            if self._background is None and not self._is_closed:
+            if self._background is None and not self._is_closed and time.monotonic() >= self._next_start:
                 self._run()
+            if self._background is None:
+                return
         for cluster in self._clusters.values():
             cluster.wake()
 
@@ -152,6 +164,7 @@ class Client:
         if self._background is not None:
             self._background.leave_behind()
         self._driver = self._background = None
+        self._falls, self._next_start = 0, -math.inf
         self._pid = os.getpid()
         self._rng = Random(f"{self._options.seed}/{self._pid}" if self._options.seed is not None else None)
         self._id = _client_id(self._options.name, self._rng)
@@ -189,13 +202,29 @@ class Client:
             rng=Random(self._rng.random()),
             settled=self._settled,
         )
-        background = Background(driver.run, name="reachline")
         try:
+            background = Background(driver.run, name="reachline", failed=self._fell)
             background.start()
-        except RuntimeError as error:
-            _log.warning("client_thread_not_started", extra={"reason": str(error)})
+        except (RuntimeError, OSError) as error:
+            self._pause()
+            _log.warning("client_thread_not_started", extra={"reason": str(error), "tries": self._falls})
             return
         self._driver, self._background = driver, background
+
+    def _pause(self) -> None:
+        """Before the next start, longer each time; the lock is held."""
+        self._falls += 1
+        self._next_start = time.monotonic() + pause(self._falls, self._rng, most=_RESTART_MOST)
+
+    def _fell(self) -> None:
+        """The thread has failed, and calls this last: whoever uses a cluster next starts another one, after a pause."""
+        with self._lock:
+            self._background = None
+            if self._is_closed:
+                return
+            self._pause()
+        for cluster in self._clusters.values():
+            cluster.sleep()
 
     def _stop(self, grace: Seconds) -> tuple[Driver, Background] | None:
         """Tell the thread to end; None where none is running."""

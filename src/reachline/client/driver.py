@@ -166,8 +166,6 @@ class Driver:
         self._save_trouble = trouble
 
     def _end(self) -> None:
-        for cluster in self._clusters.values():
-            cluster.retire()
         self._save()
         self.poster.close()
         for poller in self.pollers.values():

@@ -20,15 +20,23 @@ epoll is the parent's too."""
 
 
 class Background:
-    """One daemon thread that runs one coroutine to its end. Started and stopped by its owner, once."""
+    """One daemon thread that runs one coroutine to its end. Started and stopped by its owner, once.
 
-    def __init__(self, main: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        self._main: Final = main
+    `failed` is called in the thread where the coroutine raised.
+    """
+
+    def __init__(
+        self, main: Callable[[], Coroutine[Any, Any, None]], *, name: str, failed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._main, self._failed = main, failed
         self._loop: Final = asyncio.new_event_loop()
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """The coroutine begins; this returns at once. RuntimeError where the system has no thread to spare."""
+        """The coroutine begins; this returns at once. RuntimeError where the system has no thread to spare.
+
+        (Making one already asks for descriptors: OSError where there are none.)
+        """
         try:
             self._thread.start()
         except RuntimeError:
@@ -58,5 +66,6 @@ class Background:
             self._loop.run_until_complete(self._main())
         except Exception:  # noqa: BLE001 - the thread's edge: whatever it is, the user's process goes on
             _log.exception("client_thread_failed")
+            self._failed()
         finally:
             self._loop.close()

@@ -259,25 +259,31 @@ class Cluster:
         with self._lock:
             self._asleep, self._picker = False, self._made
 
+    def sleep(self) -> None:
+        """The driver has failed: `awaken` is called at the next use, and at each one until a driver runs again."""
+        with self._lock:
+            self._asleep, self._picker = True, _EMPTY
+
     # Inside.
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1_000)
 
     def _wake(self) -> None:
+        """Have the driver started; while there is none, whoever uses the cluster turns its timers."""
         if self._asleep:
             self._awaken()
-            if self._asleep:
-                self.wake()
+        if self._asleep and (due := self.deadline()) is not None and due <= self._clock():
+            self.turn()
 
     def _pick_slowly(self, choice: Pick | None, key: int | None) -> Pick | None:
         if choice is None and self._asleep:
             self._wake()
-            choice = self._picker.pick(self._rng, key)
+            choice = self._made.pick(self._rng, key)
         for _ in range(_REPICKS):
             if choice is None or not choice.is_trial or self._claimed(choice):
                 return choice
-            choice = self._picker.pick(self._rng, key)
+            choice = self._made.pick(self._rng, key)
         return choice  # a second trial at once does less harm than a call without a line
 
     def _claimed(self, choice: Pick) -> bool:
