@@ -101,7 +101,7 @@ def recent(directory: Path | str, *, segments: int, most: int) -> Recent:
                 found.extend((segment.meta.epoch, change) for change in _changes_in(segment))
         except JournalError as error:
             damaged.append(path.name)
-            log.error("segment_skipped", extra={"segment": path.name, "reason": str(error)})
+            log.warning("segment_skipped", extra={"segment": path.name, "reason": str(error)})
     return Recent(tuple(found), tuple(damaged))
 
 

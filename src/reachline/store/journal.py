@@ -288,5 +288,5 @@ def _settled(directory: Path) -> tuple[str, ...]:
             Segment(path).close()
         except JournalError as error:
             damaged.append(path.name)
-            log.error("segment_damaged", extra={"segment": path.name, "reason": str(error)})
+            log.warning("segment_damaged", extra={"segment": path.name, "reason": str(error)})
     return tuple(damaged)
