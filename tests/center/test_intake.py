@@ -33,7 +33,7 @@ def test_an_agent_gets_its_plan_and_its_reports_move_the_line(center, sync):
                 return row["breaker"] == "open" and row["weight"] == 0
 
             await until(is_open, every=0.3, what="the dead line to open")
-            await until(lambda: agent.hint == ("payments/a",), what="a hint")
+            await until(lambda: agent.of(frame.Hint)[-1].open == ("payments/a",), what="a hint")
             assert (await running.line("payments/b"))["weight"] == 100
 
     sync(work())

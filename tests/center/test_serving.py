@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
 import grpc
 import httpx2
 import pytest
@@ -18,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reachline.errors import ConfigError
 from reachline.net import http, rpc
-from reachline.testing.center import DOCUMENT, good
+from reachline.testing.center import DOCUMENT, dead, good
 from reachline.testing.wait import until
 from reachline.wire import frame
 from reachline.wire.frame import Hello, Welcome
@@ -101,6 +102,73 @@ async def _full(running, agent):
 async def _ready(running, agent):
     await agent.report(ALL_GOOD)
     return (await running.get("/readyz")).status_code == 200
+
+
+@contextmanager
+def hung_disk(journal: Path):
+    """Somebody else holds the newest file: a write neither succeeds nor fails, for the five seconds that SQLite waits."""
+    holder = apsw.Connection(str(max(journal.glob("segment-*.db"))))
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+def test_a_hung_disk_stops_acknowledgements_and_neither_the_judge_nor_what_agents_are_told(center, sync, tmp_path):
+    async def work():
+        async with center() as running, running.agent() as agent, running.agent("two") as older:
+            await agent.reported(ALL_GOOD | {"payments/a": dead()})
+            await older.reported(ALL_GOOD | {"payments/a": dead()})
+            before = agent.acknowledged
+            with hung_disk(tmp_path / "journal"):
+
+                async def is_open():
+                    await agent.report(ALL_GOOD | {"payments/a": dead()})
+                    await older.report(ALL_GOOD | {"payments/a": dead()})
+                    return (await running.line("payments/a"))["breaker"] == "open"
+
+                await until(is_open, within=4, every=0.2, what="the line to open")
+                await until(lambda: "payments/a" in agent.of(frame.Hint)[-1].open, within=1, what="a hint")
+                async with running.agent("two", boot="b2") as newer:
+                    await until(lambda: older.ended and newer.of(frame.Plan), within=1, what="a Bye and a plan")
+                assert "another agent" in older.bye
+                assert agent.acknowledged == before
+                assert await running.metric("reachline_published_ahead_total") > 0
+            await until(lambda: agent.acknowledged == agent.sequence, within=8, what="the acknowledgement")
+
+    sync(work())
+
+
+def test_nothing_is_acknowledged_before_the_evidence_that_came_before_it(center, sync, tmp_path):
+    async def work():
+        async with center() as running:
+            async with running.agent() as agent:
+                await agent.reported(ALL_GOOD)
+                with hung_disk(tmp_path / "journal"):
+                    evidence = await agent.report(ALL_GOOD)
+                    await agent.report({})
+                    await agent.report({"nowhere/x": good()})
+                    await agent.report(ALL_GOOD, replayed=True)
+                    await until(lambda: _heard(running, 5), what="all five to arrive")
+                    async with running.agent() as again:
+                        await again.report(ALL_GOOD, sequence=evidence, replayed=True)
+                        await until(lambda: _heard(running, 5, duplicates=1), what="the duplicate to arrive")
+                        # Whatever is to be said first has been said once another agent's stream was opened and served.
+                        async with running.agent("two") as bystander:
+                            await until(lambda: bystander.of(frame.Plan), what="a plan")
+                        assert (agent.acknowledged, again.acknowledged) == (1, 0)
+            async with running.agent() as agent:
+                await agent.report(ALL_GOOD, sequence=evidence, replayed=True)
+                await until(lambda: agent.acknowledged == evidence, within=8, what="the acknowledgement")
+
+    sync(work())
+
+
+async def _heard(running, heartbeats, duplicates=0):
+    (row,) = [row for row in (await running.json("/api/v1/agents"))["agents"] if row["agent"] == "one"]
+    return (row["heartbeats"], row["duplicates"]) == (heartbeats, duplicates)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from reachline.center.owner import Owner
 from reachline.center.roster import Agent, Arrival
 from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
-from reachline.model import Gate, Health, LineId, Seconds, VantageId
+from reachline.model import Gate, Health, Seconds, VantageId
 from reachline.wire import frame
 from reachline.wire.frame import Bye, Heartbeat, Hello, Hint, Plan, Welcome
 
@@ -79,11 +79,14 @@ class Intake:
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(self._speak(session), name=f"speak {session.agent.id}")
                 listening = tasks.create_task(self._listen(session, frames), name=f"listen {session.agent.id}")
+                keeping = tasks.create_task(
+                    session.acknowledge(self._owner.disk.durable), name=f"keep {session.agent.id}"
+                )
                 await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
                 if not speaking.done() and not session.is_clean:
                     await asyncio.wait((speaking,), timeout=SEND)
-                speaking.cancel()
-                listening.cancel()
+                for task in (speaking, listening, keeping):
+                    task.cancel()
         finally:
             self._end(session)
 
@@ -109,7 +112,7 @@ class Intake:
 
     async def _speak(self, session: Session) -> None:
         try:
-            await session.speak(self._owner.durable)
+            await session.speak()
         except (ConnectionError, TimeoutError, RemoteProtocolError) as error:
             log.info("agent_unreachable", extra={"agent": session.agent.id, "reason": str(error)})
 
@@ -141,14 +144,16 @@ class Intake:
             raise RemoteProtocolError(f"heartbeat of {heartbeat.agent!r} on the stream of {agent.id!r}")
         arrival = self._board.roster.heard(agent, session.number, heartbeat, self._board.clock())
         counts["heartbeats", arrival.value] += 1
-        record = 0
+        if arrival is Arrival.STRANGER:
+            return
         if arrival is Arrival.NEW and heartbeat.replayed:
             counts["heartbeats_replayed", ""] += 1
             self._owner.show(agent.id, heartbeat.reports, replayed=True)
         elif arrival is Arrival.NEW:
             part, parts = heartbeat.part
             record = self._owner.report(agent.id, heartbeat.reports, doubt=heartbeat.doubt, ends_round=part == parts)
-        session.received(heartbeat.sequence, record)
+            agent.record = max(agent.record, record)
+        session.received(heartbeat.sequence)
 
     def replan(self) -> None:
         """A new document: every agent gets its new plan."""

@@ -45,6 +45,7 @@ _COUNTERS: Final[Mapping[str, _Counted]] = {
     "outcomes": _Counted("Calls that clients reported.", "result", ("ok", "failed", "late", "errors")),
     "outcomes_unknown": _Counted("Reported rows on lines that the document does not have."),
     "decisions": _Counted("Changes of lines that were published."),
+    "published_ahead": _Counted("Ticks published before the journal had them, for it took too long or refused."),
     "reloads": _Counted("Changes of the document on disk.", "result", ("applied", "refused")),
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.center.board import Board, Cluster
+from reachline.center.disk import Disk
 from reachline.center.hold import Hold
 from reachline.center.ledgers import Compiled
 from reachline.center.stream import Stream
@@ -62,6 +63,7 @@ class Owner:
         self._board = board
         self._stream = stream
         self._journal = journal
+        self.disk = Disk(journal, board)
         self._ledgers = dict(ledgers)
         self._holds = dict(holds)
         self._renewed: set[Scope] = set()
@@ -259,7 +261,7 @@ class Owner:
             await self._until(self._next())
 
     async def tick(self) -> None:
-        """Every scope whose time has come: closed, journalled, committed, published."""
+        """Every scope whose time has come: closed, journalled, committed (unless the disk hangs or refuses), published."""
         now_ms = self._board.clock()
         if (gone := self._board.roster.deadline()) is not None and gone <= now_ms:
             self.members()
@@ -268,7 +270,8 @@ class Owner:
         ticks = [one for one in closed if one is not None]
         if not ticks:
             return
-        await self.durable(max(one.record for one in ticks))
+        if not await self.disk.stored(max(one.record for one in ticks)):
+            self._board.counts["published_ahead", ""] += len(ticks)
         for one in ticks:
             self._publish(one)
         self.published()
@@ -345,15 +348,6 @@ class Owner:
 
     def _append(self, record: Record) -> int:
         return self._journal.append(record)
-
-    async def durable(self, number: int) -> bool:
-        """True once record `number` is on disk; False where it will not be: a full disk never stops judging."""
-        done = not number or await self._journal.durable(number)
-        alarm = self._journal.alarm
-        if alarm and not self._board.journal_fault:
-            log.error("journal_refused", extra={"reason": alarm})
-        self._board.journal_fault = alarm
-        return done
 
 
 def _version(snapshot: Snapshot) -> Version:

@@ -51,6 +51,8 @@ class Agent:
     """The stream that speaks for it now; 0: none."""
     last_ms: int | None = None
     sequence: tuple[int, int] = (0, 0)
+    record: int = 0
+    """Number of its newest evidence in the journal, over all its streams; nothing is acknowledged before that is on disk."""
     doubt: int = 0
     lines: int = 0
     heartbeats: int = 0

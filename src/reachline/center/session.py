@@ -1,4 +1,7 @@
-"""What is to be said to one agent: the newest plan, the newest hint, the highest acknowledgement. Never a growing queue."""
+"""What is to be said to one agent: the newest plan, the newest hint, the highest acknowledgement. Never a growing queue.
+
+Two tasks: `speak` sends and waits for nothing but the agent, `acknowledge` waits for the journal and sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SEND: Final[Seconds] = 10.0
 
 
 class Session:
-    """One agent's stream. The owner's loop writes it; `speak` empties it."""
+    """One agent's stream. The owner's loop writes it; `speak` empties it, for as long as `acknowledge` runs beside it."""
 
     def __init__(self, agent: Agent, number: int, transport: Transport) -> None:
         self.agent = agent
@@ -31,9 +34,13 @@ class Session:
         self._plan: Plan | None = None
         self._hint = Hint()
         self._hinted: Hint | None = self._hint
-        self._received: tuple[int, int] | None = None
+        self._received = 0
+        self._acknowledged = 0
+        """Of what was received: told to the agent, or about to be."""
+        self._said = 0
         self._ended = ""
         self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def plan(self, plan: Plan) -> None:
         """Replaces a plan that was not sent yet; the hint is said again after it."""
@@ -52,26 +59,32 @@ class Session:
         if self._hint != self._hinted:
             self._wake.set()
 
-    def received(self, sequence: int, record: int) -> None:
-        """Everything up to `sequence` is in the journal once record number `record` is."""
-        self._received = (sequence, record)
-        self._wake.set()
+    def received(self, sequence: int) -> None:
+        """To be acknowledged once the journal has all evidence of this agent until now."""
+        self._received = max(self._received, sequence)
+        self._arrived.set()
 
     def end(self, reason: str) -> None:
         """Says Bye with the first reason given, and ends the stream."""
         self._ended = self._ended or reason
         self._wake.set()
 
-    async def speak(self, durable: Callable[[int], Awaitable[bool]]) -> None:
+    async def acknowledge(self, durable: Callable[[int], Awaitable[bool]]) -> None:
+        """Until cancelled. What the journal lost waits for the next evidence: with that the whole ledger is on disk."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            sequence = self._received
+            if await durable(self.agent.record):
+                self._acknowledged = sequence
+                self._wake.set()
+
+    async def speak(self) -> None:
         """Sends what is to be said until the stream is to end; ConnectionError or TimeoutError when the agent is gone."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._say()
-            if received := self._received:
-                self._received = None
-                if await durable(received[1]):
-                    await self._send(Ack(sequence=received[0]))
             if self._ended:
                 await self._send(Bye(reason=self._ended))
                 return
@@ -83,6 +96,9 @@ class Session:
         if self._hint != self._hinted:
             self._hinted = self._hint
             await self._send(self._hint)
+        if self._acknowledged > self._said:
+            self._said = self._acknowledged
+            await self._send(Ack(sequence=self._said))
 
     async def _send(self, message: frame.Frame) -> None:
         await self._transport.send(frame.encode(message), SEND)

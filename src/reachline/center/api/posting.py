@@ -137,5 +137,5 @@ async def _document(request: Request) -> object:
 
 async def _stored(desk: Desk, record: int) -> None:
     """Returns once the record is on disk; 503 where the journal refuses, so that the client keeps its batch."""
-    if not await desk.owner.durable(record):
+    if not await desk.owner.disk.stored(record):
         raise RefusedError(503, "journal_refused", "the journal takes no records now", "post it again in a second")
