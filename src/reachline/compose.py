@@ -1,8 +1,8 @@
 """Roles together: a center in this process, and ordinary agents beside it as processes of their own, on a Unix socket.
 
 Agents are spawned, never forked, and speak the ordinary frames: there is no second code path. A child that dies is started
-again, later each time; when this process ends, in whatever way, its children end too. The demo is one more child, which
-only tells what it does.
+again, later each time; when this process ends, in whatever way, its children end too. The agents are those of the document
+in force: another document starts, stops and replaces them. The demo is one more child, which only tells what it does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,8 @@ _FIRST_WAIT: Final[Seconds] = 0.5
 """Before a child that died is started again; doubles up to…"""
 _LONGEST_WAIT: Final[Seconds] = 30.0
 """…this: a child that cannot live must not cost a core."""
+_STARTING: Final[Seconds] = 30.0
+"""A refusal (exit 2) this soon after our own start is a refusal to start. An interpreter on a busy machine takes ten."""
 _STABLE: Final[Seconds] = 60.0
 """A child that lived this long starts with the first wait again."""
 _POLITE: Final[Seconds] = 2.5
@@ -115,6 +117,8 @@ class _House(NamedTuple):
     """The demo's newest words; written as they come, read by the page."""
     ready: Callable[[Up], None]
     say: Callable[[str], None]
+    documents: asyncio.Queue[Document]
+    """Those that came into force after the start."""
 
 
 async def up(
@@ -126,7 +130,7 @@ async def up(
     """
     with tempfile.TemporaryDirectory(prefix="reachline-", dir=_temporary()) as private:
         prepared = _prepared(document, setup, private)
-        house = _House(prepared, setup, f"unix:{private}/center.sock", {}, ready, say)
+        house = _House(prepared, setup, f"unix:{private}/center.sock", {}, ready, say, asyncio.Queue())
         started: asyncio.Future[center.Started] = asyncio.get_running_loop().create_future()
         over = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -149,6 +153,7 @@ def _options(house: _House) -> center.Options:
         insecure=setup.insecure,
         environ=setup.environ,
         pages={"demo": lambda: house.told} if setup.demo else {},
+        adopted=house.documents.put_nowait,
     )
 
 
@@ -170,13 +175,12 @@ async def _family(house: _House, started: asyncio.Future[center.Started]) -> Non
     async with asyncio.TaskGroup() as tasks:
         if house.setup.demo is not None:
             standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            tasks.create_task(_keep(_demo(house, house.setup.demo, reached.http, standing), house.say), name="demo")
+            demo = _demo(house, house.setup.demo, reached.http, standing)
+            tasks.create_task(_keep(demo, house.say, may_refuse=True), name="demo")
             await _stands(standing)
-        agents = _agents(house)
-        for agent in agents:
-            tasks.create_task(_keep(agent, house.say), name=agent.name)
+        tasks.create_task(_agents(house), name="agents")
         lines = sum(len(cluster.lines) for cluster in document.clusters.values())
-        names = tuple(agent.name for agent in agents)
+        names = tuple(agent.name for agent in _named(house, document))
         house.ready(Up(reached.http, reached.grpc, names, lines, document.center.journal))
 
 
@@ -188,9 +192,27 @@ async def _stands(demo: asyncio.Future[None]) -> None:
         raise ReachlineError(f"the demo's world did not stand within {_DEMO_WITHIN:g} s") from error
 
 
-def _agents(house: _House) -> tuple[_Child, ...]:
+async def _agents(house: _House) -> None:
+    """Those that the document in force names are kept, and no others, until we are cancelled."""
+    running: dict[str, tuple[_Child, asyncio.Task[None]]] = {}
+    async with asyncio.TaskGroup() as tasks:
+        document, is_first = house.document, True
+        while True:
+            wanted = {child.name: child for child in _named(house, document)}
+            ending = {name: task for name, (child, task) in running.items() if wanted.get(name) != child}
+            for name, task in ending.items():
+                house.say(f"{name} is {'started anew: the document changed' if name in wanted else 'no longer named'}")
+                task.cancel()
+                del running[name]
+            for name in [name for name in wanted if name not in running]:
+                keeping = _keep(wanted[name], house.say, may_refuse=is_first, after=ending.get(name))
+                running[name] = wanted[name], tasks.create_task(keeping, name=name)
+            document, is_first = await house.documents.get(), False
+
+
+def _named(house: _House, document: Document) -> tuple[_Child, ...]:
     """The document's agents, or one."""
-    settings = house.document.agents or {LOCAL: AgentSettings()}
+    settings = document.agents or {LOCAL: AgentSettings()}
     return tuple(_agent(name, agent, house) for name, agent in settings.items())
 
 
@@ -226,15 +248,24 @@ def _demo(house: _House, demo: Demo, url: str, standing: asyncio.Future[None]) -
     return _Child("demo", demo.module, (str(house.setup.source), "--center", url, *story), heard=heard)
 
 
-async def _keep(child: _Child, say: Callable[[str], None]) -> None:
-    """Run a child, again and again, until cancelled; its refusal to start (exit 2) is ours."""
+async def _keep(
+    child: _Child, say: Callable[[str], None], *, may_refuse: bool, after: asyncio.Task[None] | None = None
+) -> None:
+    """Run a child, again and again, until cancelled; the first time once the task `after` has ended.
+
+    `may_refuse`: it belongs to our own start, so its refusal to start (exit 2) is ours. Later on it is only an end.
+    """
+    if after is not None:
+        await asyncio.wait({after})
     clock, wait = asyncio.get_running_loop().time, _FIRST_WAIT
     while True:
         began = clock()
         code = await _run(child)
-        if code == _USAGE:
+        lived = clock() - began
+        if may_refuse and code == _USAGE and lived < _STARTING:
             raise ReachlineError(f"{child.name} refused to start; its reason stands above")
-        if clock() - began >= _STABLE:
+        may_refuse = False
+        if lived >= _STABLE:
             wait = _FIRST_WAIT
         log.warning("child_ended", extra={"child": child.name, "code": code, "restart_in": wait})
         say(f"{child.name} ended ({_how(code)}); it is started again in {wait:g} s")
@@ -263,7 +294,7 @@ async def _run(child: _Child) -> int:
             await _listen(process, child.heard)
         return await process.wait()
     finally:
-        await asyncio.shield(_end(process))
+        await _surely(_end(process))
 
 
 def _command(child: _Child) -> Sequence[str]:
@@ -282,6 +313,19 @@ async def _listen(process: asyncio.subprocess.Process, heard: Callable[[Mapping[
             continue
         if isinstance(message, dict):
             heard(message)
+
+
+async def _surely(work: Coroutine[None, None, None]) -> None:
+    """Waits until it is done, however often we are cancelled meanwhile; that counts afterwards."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

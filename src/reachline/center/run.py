@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,6 +68,8 @@ class Options:
     """For `${env:X}` when the document is read again."""
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     """More documents under `/api/v1/`, by name."""
+    adopted: Callable[[Document], None] = lambda _: None
+    """Called once another document is in force: its agents are let in from here on."""
 
 
 class _Parts(NamedTuple):
@@ -90,16 +92,18 @@ async def run(
         journal = _opened(document)
         stack.push_async_callback(asyncio.to_thread, journal.close)
         parts = _assemble(document, options, journal)
-        grpc_at = await stack.enter_async_context(_agents_served(document, options, parts))
+        agents = await _agents_served(document, options, parts)
+        stack.push_async_callback(agents.close, 0.0)
+        grpc_at = _reached(document, options, agents)
         desk = _desk(document, options, journal, parts)
         await stack.enter_async_context(http.serving(application(desk), bound.socket, grace=_GRACE, identity=identity))
         started = Started(bound.url, grpc_at)
         log.info("center_started", extra={"http": started.http, "grpc": ", ".join(grpc_at), "epoch": journal.epoch})
-        await _serve(parts, stop, lambda: ready(started))
+        await _serve(parts, agents, stop, lambda: ready(started))
     log.info("center_stopped")
 
 
-async def _serve(parts: _Parts, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: Callable[[], None]) -> None:
     async with asyncio.TaskGroup() as tasks:
         running = [
             tasks.create_task(parts.owner.run(), name="owner"),
@@ -115,6 +119,8 @@ async def _serve(parts: _Parts, stop: asyncio.Event, ready: Callable[[], None]) 
             parts.stream.close()
             for task in running:
                 task.cancel()
+            # Before readers go: agents come back within 0.1 s of a Bye, and must find nobody, not one who refuses them.
+            tasks.create_task(agents.close(_GRACE), name="farewell")
 
 
 def _bind(document: Document) -> http.Bound:
@@ -167,6 +173,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
             intake.end(gone, "the document no longer names this agent")
         owner.reconfigure(compiled(document))
         intake.replan()
+        options.adopted(document)
 
     documents.apply = apply
     return _Parts(board, stream, owner, intake, documents)
@@ -197,15 +204,15 @@ def _expected(document: Document) -> dict[VantageId, Expected]:
     }
 
 
-@asynccontextmanager
-async def _agents_served(document: Document, options: Options, parts: _Parts) -> AsyncIterator[tuple[str, ...]]:
-    """Agents are let in inside the block; afterwards they have a moment to go."""
+async def _agents_served(document: Document, options: Options, parts: _Parts) -> rpc.Server:
+    """Agents are let in until the server is closed."""
     addresses = (document.center.grpc, *options.also)
-    server = await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document))
-    try:
-        yield tuple(_shown(address, port) for address, port in zip(addresses, server.ports, strict=True))
-    finally:
-        await server.close(_GRACE)
+    return await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document))
+
+
+def _reached(document: Document, options: Options, agents: rpc.Server) -> tuple[str, ...]:
+    addresses = (document.center.grpc, *options.also)
+    return tuple(_shown(address, port) for address, port in zip(addresses, agents.ports, strict=True))
 
 
 def _shown(address: str, port: int) -> str:
