@@ -137,13 +137,17 @@ class Poster:
         rows = _summed(each for batch in self._pending[name] for each in batch.outcomes)
         if not rows and opened == self._told[name]:
             return True
-        since = self._pending[name][0].at if self._pending[name] else 0.0
-        self._pending[name].clear()
+        pending = self._pending[name]
+        since = pending[0].at if pending else 0.0
         for start in range(0, max(len(rows), 1), _ROWS_MOST):
-            part = rows[start : start + _ROWS_MOST]
+            part, rest = rows[start : start + _ROWS_MOST], rows[start + _ROWS_MOST :]
+            # Before the await: whoever is cancelled in it leaves the rest to the last post, or to be counted as dropped.
+            pending.clear()
+            if rest:
+                pending.append(_Batch(since, rest))
             if not self._settle(part, await self._send(name, part, opened)):
-                if left := rows[start:]:
-                    self._pending[name].append(_Batch(since, left))
+                if part:
+                    pending.appendleft(_Batch(since, part))
                 return False
         self._told[name] = opened
         return True
