@@ -77,3 +77,37 @@ def test_a_folder_in_its_place_is_ignored_and_cannot_be_written(
     assert load(tmp_path, ["payments"], wall=1.0) == {}
     assert [each.message for each in caplog.records] == ["cache_ignored"]
     assert save(tmp_path / "no" / "folder", {}) == "No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("there", "ours", "stays"),
+    [
+        (("2.7", 1_000.0), ("2.6", 2_000.0), True),
+        (("3.1", 1_000.0), ("2.6", 2_000.0), True),
+        (("2.6", 2_000.0), ("2.6", 1_000.0), True),
+        (("2.6", 1_000.0), ("2.6", 2_000.0), False),
+        (("2.6", 2_000.0), ("2.7", 1_000.0), False),
+    ],
+)
+def test_a_newer_list_of_another_process_is_never_overwritten(
+    tmp_path: Path, there: tuple[str, float], ours: tuple[str, float], stays: bool
+) -> None:
+    path = tmp_path / "lines.json"
+    save(path, {"payments": (pair(version=there[0]), there[1])})
+
+    save(path, {"payments": (pair(version=ours[0]), ours[1]), "search": (pair(version="1.1"), 5.0)})
+
+    entries = json.loads(path.read_text())["clusters"]
+    version, heard = there if stays else ours
+    assert (entries["payments"]["answer"]["version"], entries["payments"]["heard"]) == (version, heard)
+    assert entries["search"]["heard"] == 5.0
+
+
+def test_a_higher_version_that_cannot_be_read_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "lines.json"
+    broken = pair(version="9.9") | {"lines": "none"}
+    save(path, {"payments": (broken, 9_000.0)})
+
+    save(path, {"payments": (pair(version="2.6"), 1.0)})
+
+    assert load(path, ["payments"], wall=1.0)["payments"][0].version == Version(2, 6)

@@ -362,6 +362,32 @@ def test_the_cache_is_written_while_the_process_lives(peer: Peer, tmp_path: Path
         eventually(cache.exists, within=5)
 
 
+def test_a_process_that_is_cut_off_leaves_the_cache_to_those_that_hear_a_center(peer: Peer, tmp_path: Path) -> None:
+    cache = tmp_path / "lines.json"
+    with serving(pair(90, 10)) as other:
+        cut_off = connected(other, cache=cache)
+        other.kill()
+        peer.door.publish(pair(20, 80, version="1.2"))
+        connected(peer, cache=cache).close()
+
+        cut_off.close()
+
+    assert json.loads(cache.read_text())["clusters"]["payments"]["answer"]["version"] == "1.2"
+
+
+def test_a_process_that_no_center_answered_writes_no_cache(peer: Peer, tmp_path: Path) -> None:
+    cache = tmp_path / "lines.json"
+    connected(peer, cache=cache).close()
+    peer.kill()
+
+    client = connected(peer, cache=cache, wait=5)
+    cache.unlink()
+    client.close()
+
+    assert not client.stats().is_running
+    assert not cache.exists()
+
+
 def test_a_garbage_cache_is_ignored(peer: Peer, tmp_path: Path) -> None:
     cache = tmp_path / "lines.json"
     cache.write_text("no json")

@@ -15,7 +15,7 @@ from reachline.errors import RemoteProtocolError
 from reachline.model import Gate, Health, LineId, Role, Seconds, Version
 from reachline.upstream.listing import LineList, Listed, target
 
-__all__ = ["LINES_MOST", "line_list", "parsed"]
+__all__ = ["LINES_MOST", "line_list", "parsed", "version_of"]
 
 LINES_MOST: Final = 100_000
 """Ten times the largest cluster we measure with."""
@@ -67,6 +67,11 @@ def line_list(document: object, *, cluster: str) -> LineList:
         local=_local(local),
         faults=FaultRules(cost=_cost(formula)),
     )
+
+
+def version_of(document: object) -> Version:
+    """The version of an answer that is not read any further; RemoteProtocolError where it names none."""
+    return _version(_object(document, "answer"))
 
 
 def _line(document: object, path: str, formulas: Mapping[str, object]) -> Listed:

@@ -52,6 +52,9 @@ class Driver:
         self._stopping: Final = asyncio.Event()
         self._grace: Seconds = 0.0
         self._is_dirty = False
+        """A list was confirmed that the file does not hold yet…"""
+        self._is_confirmed = False
+        """…or any was: only what a center said since the last write is worth one."""
         self._saved_at: Seconds = 0.0
         self._save_trouble = ""
         self._stale: Final[set[str]] = set()
@@ -142,6 +145,7 @@ class Driver:
         if self._options.cache is None:
             return
         self._is_dirty |= document is not None
+        self._is_confirmed = True
         known = document if document is not None else self._documents.get(name, (None, 0.0))[0]
         self._documents[name] = (known, time.time())
 
@@ -151,16 +155,17 @@ class Driver:
             self._settled.set()
 
     def _keep(self, now: Seconds) -> None:
-        """Write the cache where there is news for it, or where the time of the last word has grown old."""
+        """Write the cache where there is news for it, or where the time of a center's last word has moved on."""
         if now - self._saved_at >= (_SAVE_EVERY if self._is_dirty else _REFRESH_EVERY):
             self._saved_at = now
             self._save()
 
     def _save(self) -> None:
-        if self._options.cache is None or not self._documents:
+        if self._options.cache is None or not self._is_confirmed:
             return
-        self._is_dirty = False
         trouble = save(self._options.cache, self._documents)
+        # What could not be written is tried again, as seldom as an old time is.
+        self._is_dirty, self._is_confirmed = False, bool(trouble)
         if trouble and trouble != self._save_trouble:
             _log.warning("cache_not_written", extra={"path": str(self._options.cache), "reason": trouble})
         self._save_trouble = trouble
