@@ -38,6 +38,7 @@ class Center:
     address: str
     plan: Plan = field(default_factory=lambda: Plan(number=1, heartbeat_ms=200))
     refusal: str = ""
+    final: bool = True
     protocol: tuple[int, int] = PROTOCOL
     acks: bool = True
     welcomes: bool = True
@@ -84,7 +85,9 @@ class Center:
         self.hellos.append(hello)
         if not self.welcomes:
             await asyncio.Event().wait()
-        await transport.send(encode(Welcome(protocol=self.protocol, release="test", epoch=1, refused=self.refusal)), 5)
+        final = bool(self.refusal) and self.final
+        welcome = Welcome(protocol=self.protocol, release="test", epoch=1, refused=self.refusal, final=final)
+        await transport.send(encode(welcome), 5)
         if self.refusal:
             return
         self.streams.append(transport)

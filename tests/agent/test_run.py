@@ -337,6 +337,19 @@ def test_a_final_refusal_ends_the_agent_with_its_reason_once(
     assert len(center.hellos) == 1
 
 
+@pytest.mark.parametrize("refusal", ["the center stops", "1000 agents have joined"])
+def test_a_passing_refusal_is_waited_out(center: Center, refusal: str) -> None:
+    center.refusal, center.final = refusal, False
+
+    async def work() -> None:
+        async with center, agent(settings(center)):
+            await until(lambda: len(center.hellos) >= 3, what="the agent to come again")
+            center.refusal = ""
+            await until(lambda: center.beats, what="a heartbeat")
+
+    go(work())
+
+
 def test_a_newer_minor_protocol_is_welcome(center: Center) -> None:
     center.protocol = (1, 9)
 

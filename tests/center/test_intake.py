@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
@@ -65,6 +66,7 @@ def test_a_hello_that_may_not_enter_is_told_why(center, sync, hello, reason):
         async with center(NAMED) as running, running.agent(**hello) as agent:
             await until(lambda: agent.ended, what="the end of the stream")
             assert reason in agent.refused
+            assert agent.of(frame.Welcome)[0].final
             assert await running.metric('reachline_frames_refused_total{reason="hello"}') == 1
 
     sync(work())
@@ -252,5 +254,22 @@ def test_a_center_that_stops_says_bye(center, sync):
             running.stop.set()
             await until(lambda: agent.ended, what="the end")
             assert agent.bye == "the center stops"
+
+    sync(work())
+
+
+def test_agents_that_come_back_while_readers_still_end_find_nobody(center, sync):
+    async def work():
+        async with center() as running, running.agent() as agent:
+            where = urlsplit(running.http)
+            _, writer = await asyncio.open_connection(where.hostname, where.port)
+            writer.write(b"POST /api/v1/outcomes HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+            await writer.drain()
+            assert (await running.get("/healthz")).status_code == 200
+            running.stop.set()
+            await until(lambda: agent.ended, what="the end")
+            with pytest.raises(ConnectionError):
+                await rpc.attach(running.grpc[0], timeout=5)
+            writer.close()
 
     sync(work())

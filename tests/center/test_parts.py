@@ -111,12 +111,15 @@ def test_the_documents_agents_are_members_whatever_they_do_and_keep_their_locali
 def test_strangers_cannot_join_without_end():
     roster = Roster({})
     for number in range(1_000):
-        assert roster.refusal(hello(f"a{number}")) == ""
+        assert roster.refusal(hello(f"a{number}")) is None
         roster.attach(hello(f"a{number}"), number + 1, 0)
 
-    assert "have joined" in roster.refusal(hello("one-more"))
+    refusal = roster.refusal(hello("one-more"))
+    assert refusal
+    assert "have joined" in refusal.reason
+    assert not refusal.is_final
     assert "have joined" in roster.foreign(VantageId("one-more"), 0)
-    assert roster.refusal(hello("a7")) == ""
+    assert roster.refusal(hello("a7")) is None
 
 
 def test_rates_are_pooled_by_their_own_counts_over_fresh_vantages():

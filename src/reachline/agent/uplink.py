@@ -1,7 +1,7 @@
 """The agent's side of its center: one stream at a time to the first address that takes us, heartbeats up, plans down.
 
-Losing a center is ordinary: it is logged once, and tried again for as long as the agent runs. A refusal that no waiting
-can mend ends the agent.
+Losing a center is ordinary: it is logged once, and tried again for as long as the agent runs. So is a refusal, unless the
+center says that no waiting can mend it: that ends the agent.
 """
 
 from __future__ import annotations
@@ -125,12 +125,14 @@ class Uplink:
             welcome = decode(await _first(frames))
         if not isinstance(welcome, Welcome):
             raise RemoteProtocolError(f"{transport.peer}: the first frame is a {type(welcome).__name__}, not a Welcome")
-        if welcome.refused:
-            raise _refusal(transport.peer, f"the center refuses this agent: {welcome.refused}")
         if welcome.protocol[0] != PROTOCOL[0]:
             raise _refusal(
                 transport.peer, f"the center speaks protocol {welcome.protocol[0]}, this agent {PROTOCOL[0]}"
             )
+        if welcome.refused and welcome.final:
+            raise _refusal(transport.peer, f"the center refuses this agent: {welcome.refused}")
+        if welcome.refused:
+            raise ConnectionError(f"{transport.peer}: no agent is let in now: {welcome.refused}")
         self._complaint, self.is_attached = "", True
         log.info(
             "center_attached", extra={"center": transport.peer, "release": welcome.release, "epoch": welcome.epoch}

@@ -15,7 +15,7 @@ from reachline.abc import Transport
 from reachline.center.board import Board
 from reachline.center.checks import check
 from reachline.center.owner import Owner
-from reachline.center.roster import Agent, Arrival
+from reachline.center.roster import Agent, Arrival, Refusal
 from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
 from reachline.model import Gate, Health, Seconds, VantageId
@@ -39,7 +39,7 @@ class Intake:
         self._plan = plan
         self._sessions: dict[VantageId, Session] = {}
         self._number = 0
-        self._closing = ""
+        self._closing: Refusal | None = None
 
     async def attached(self, transport: Transport, peer: str) -> None:
         """One stream, from Hello to its end; whatever ends it, only this stream ends."""
@@ -63,9 +63,10 @@ class Intake:
             raise RemoteProtocolError(f"the first frame must be a hello, not a {type(first).__name__.lower()}")
         return first
 
-    async def _refuse(self, transport: Transport, hello: Hello, reason: str) -> None:
-        self._refused("hello", hello.agent, reason)
-        welcome = Welcome(release=__version__, epoch=self._board.version.epoch, refused=reason)
+    async def _refuse(self, transport: Transport, hello: Hello, refused: Refusal) -> None:
+        self._refused("hello", hello.agent, refused.reason)
+        epoch = self._board.version.epoch
+        welcome = Welcome(release=__version__, epoch=epoch, refused=refused.reason, final=refused.is_final)
         await transport.send(frame.encode(welcome), SEND)
 
     def _refused(self, kind: str, peer: str, reason: str) -> None:
@@ -191,6 +192,7 @@ class Intake:
 
     def close(self, reason: str) -> None:
         """Every agent is told, and nobody new is let in."""
-        self._closing = reason
+        # It comes back, or another in its place: no agent ends for that.
+        self._closing = Refusal(reason, is_final=False)
         for session in self._sessions.values():
             session.end(reason)

@@ -12,7 +12,7 @@ from reachline.model import Locality, VantageId
 from reachline.wire import live
 from reachline.wire.frame import PROTOCOL, Heartbeat, Hello
 
-__all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Roster"]
+__all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Refusal", "Roster"]
 
 FORGET_MS: Final = 3_600_000
 """A joined agent counts for the quorum this long after it fell silent. Longer than any restart or upgrade of a host, so that
@@ -29,6 +29,14 @@ class Arrival(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     STRANGER = "stranger"
+
+
+class Refusal(NamedTuple):
+    """Why an agent may not attach."""
+
+    reason: str
+    is_final: bool = True
+    """No waiting mends it: who runs the agent must. False: it may come again."""
 
 
 class Expected(NamedTuple):
@@ -81,20 +89,22 @@ class Roster:
             del self._agents[id_]
         return gone
 
-    def refusal(self, hello: Hello) -> str:
-        """Why this agent may not attach, or empty text."""
+    def refusal(self, hello: Hello) -> Refusal | None:
+        """Why this agent may not attach, or None."""
         if hello.protocol[0] != PROTOCOL[0]:
-            return f"protocol {hello.protocol[0]} is not spoken here; this center speaks {PROTOCOL[0]}"
+            return Refusal(f"protocol {hello.protocol[0]} is not spoken here; this center speaks {PROTOCOL[0]}")
         if not hello.agent or len(hello.agent) > _MOST_TEXT or not hello.agent.isprintable():
-            return f"an agent id is 1…{_MOST_TEXT} printable characters"
+            return Refusal(f"an agent id is 1…{_MOST_TEXT} printable characters")
         if not self._expected:
-            return self._no_room(VantageId(hello.agent))
+            full = self._no_room(VantageId(hello.agent))
+            # A joined agent that leaves, or falls silent for an hour, makes room.
+            return Refusal(full, is_final=False) if full else None
         row = self._expected.get(VantageId(hello.agent))
         if row is None:
-            return f"agent {hello.agent!r} is not in the document's agents"
+            return Refusal(f"agent {hello.agent!r} is not in the document's agents")
         if row.token and not hmac.compare_digest(row.token.encode(), hello.token.encode()):
-            return f"agent {hello.agent!r} did not give its token"
-        return ""
+            return Refusal(f"agent {hello.agent!r} did not give its token")
+        return None
 
     def _no_room(self, id_: VantageId) -> str:
         is_full = id_ not in self._agents and len(self._agents) >= _MOST_JOINED

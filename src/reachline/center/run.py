@@ -93,7 +93,7 @@ async def run(
         stack.push_async_callback(asyncio.to_thread, journal.close)
         parts = _assemble(document, options, journal)
         agents = await _agents_served(document, options, parts)
-        stack.push_async_callback(agents.close, 0.0)
+        stack.push_async_callback(agents.close, _GRACE)
         grpc_at = _reached(document, options, agents)
         desk = _desk(document, options, journal, parts)
         await stack.enter_async_context(http.serving(application(desk), bound.socket, grace=_GRACE, identity=identity))
@@ -119,8 +119,8 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
             parts.stream.close()
             for task in running:
                 task.cancel()
-            # Before readers go: agents come back within 0.1 s of a Bye, and must find nobody, not one who refuses them.
-            tasks.create_task(agents.close(_GRACE), name="farewell")
+        # Before readers go: agents come back within 0.1 s of a Bye, and should find nobody, not one who refuses them.
+        await agents.close(_GRACE)
 
 
 def _bind(document: Document) -> http.Bound:

@@ -55,13 +55,17 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True, omit_default
 
 
 class Welcome(msgspec.Struct, tag="welcome", frozen=True, kw_only=True, omit_defaults=True):
-    """The center accepts. `refused` set: it does not, and says why; the stream ends."""
+    """The center accepts. `refused` set: it does not, and says why; the stream ends.
+
+    `final`: no waiting mends that. Else the agent comes again, as it does to a center that is away.
+    """
 
     protocol: tuple[int, int] = PROTOCOL
     release: str
     features: tuple[str, ...] = ()
     epoch: int
     refused: str = ""
+    final: bool = False
 
 
 class ProbePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
