@@ -16,6 +16,7 @@ from reachline.agent.reports import Reporter, reference_plans
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink, credentials
 from reachline.model import Seconds
+from reachline.net.waiting import within
 from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report
 
 __all__ = ["run"]
@@ -100,7 +101,7 @@ class _Agent:
                     await self._send(reporter, lines, part=(number, len(parts)))
                 if number < len(parts):
                     await asyncio.sleep(min(_GAP, self._heartbeat / len(parts)))
-            await _within(self._at_once, due - loop.time())
+            await within(self._at_once, due - loop.time())
 
     async def _hurry(self, reporter: Reporter) -> None:
         """Lines whose zone changed are reported at once, but not more often than once a second."""
@@ -169,11 +170,3 @@ def _hello(settings: AgentRun, boot: str) -> Hello:
         sources=settings.sources,
         token=settings.token.get_secret_value(),
     )
-
-
-async def _within(event: asyncio.Event, limit: Seconds) -> None:
-    try:
-        async with asyncio.timeout(limit):
-            await event.wait()
-    except TimeoutError:
-        return

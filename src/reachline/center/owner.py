@@ -19,6 +19,7 @@ from reachline.center.stream import Stream
 from reachline.core.ledger import Closed, Ledger, LineView
 from reachline.core.rules import Rules
 from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
+from reachline.net.waiting import within
 from reachline.store.journal import Journal
 from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
 from reachline.wire import view
@@ -258,7 +259,8 @@ class Owner:
         """Ticks until cancelled."""
         while True:
             await self.tick()
-            await self._until(self._next())
+            self._wake.clear()
+            await within(self._wake, self._next())
 
     async def tick(self) -> None:
         """Every scope whose time has come: closed, journalled, committed (unless the disk hangs or refuses), published."""
@@ -335,14 +337,6 @@ class Owner:
         if (gone := self._board.roster.deadline()) is not None:
             moments.append(gone)
         return max(0.0, min(_IDLE, (min(moments) - self._board.clock()) / 1000)) if moments else _IDLE
-
-    async def _until(self, delay: Seconds) -> None:
-        self._wake.clear()
-        try:
-            async with asyncio.timeout(delay):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     # -- the journal ---------------------------------------------------------------------------------------------
 

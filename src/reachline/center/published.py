@@ -6,6 +6,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from reachline.model import Seconds
+from reachline.net import waiting
 
 __all__ = ["Published"]
 
@@ -29,10 +30,4 @@ class Published(Generic[Value]):
 
     async def changed(self, *, within: Seconds) -> bool:
         """True as soon as the value is replaced, False when `within` passes first."""
-        waiting = self._next
-        try:
-            async with asyncio.timeout(within):
-                await waiting.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await waiting.within(self._next, within)

@@ -13,6 +13,7 @@ from typing import Final
 from reachline.center.board import Board, Numbered, dumps
 from reachline.center.live import Live
 from reachline.model import LineId, Seconds
+from reachline.net.waiting import within
 from reachline.wire import live, view
 
 __all__ = ["BEAT", "SPARK", "Stream"]
@@ -97,7 +98,7 @@ class Stream:
         beat = loop.time()
         while True:
             beat = max(beat + BEAT, loop.time())
-            while await _within(self._urgent, beat - loop.time()):
+            while await within(self._urgent, beat - loop.time()):
                 self.flush()
             if self._some:
                 self.flush()
@@ -132,13 +133,3 @@ class Stream:
 
     def _now(self) -> float:
         return round(self._board.origin + self._board.clock() / 1000, 3)
-
-
-async def _within(event: asyncio.Event, limit: Seconds) -> bool:
-    """Whether the event was set before `limit` passed."""
-    try:
-        async with asyncio.timeout(limit):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
