@@ -17,6 +17,7 @@ from reachline.agent.settings import AgentRun
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.rpc import Attached, Credentials, attach, client_credentials
+from reachline.net.waiting import within
 from reachline.wire.frame import PROTOCOL, Ack, Bye, Frame, Hello, Hint, Plan, Welcome, decode, encode
 
 __all__ = ["Uplink", "credentials", "pause"]
@@ -97,7 +98,7 @@ class Uplink:
                 if asyncio.get_running_loop().time() - began >= _GOOD:
                     failures = 0
             failures += 1
-            await _within(self._ending, pause(failures, self._rng))
+            await within(self._ending, pause(failures, self._rng))
 
     async def _session(self, address: str) -> str:
         """One stream from first to last frame; why it ended."""
@@ -195,11 +196,3 @@ async def _first(frames: AsyncIterator[bytes]) -> bytes:
 
 def _refusal(address: str, rule: str) -> ConfigError:
     return ConfigError(Problem(place=f"--center {address}", path="", value="", rule=rule))
-
-
-async def _within(event: asyncio.Event, limit: Seconds) -> None:
-    try:
-        async with asyncio.timeout(limit):
-            await event.wait()
-    except TimeoutError:
-        return
