@@ -203,7 +203,10 @@ def test_outcomes_are_counted_kept_and_answered_once_the_journal_has_them(center
                 "open": ["payments/a"],
             }  # fmt: skip
             answer = await running.post("/api/v1/outcomes", batch)
-            assert (answer.status_code, answer.json()) == (202, {"taken": 1, "unknown": ["payments/gone"]})
+            assert (answer.status_code, answer.json()) == (
+                202,
+                {"taken": 1, "unknown": ["payments/gone"], "journalled": True},
+            )
             assert await running.metric('reachline_outcomes_total{result="ok"}') == 9
             assert await running.metric("reachline_outcomes_unknown_total") == 1
             assert (await running.json("/api/v1/lines/payments/a"))["clients_open"] == 1

@@ -173,7 +173,7 @@ def test_the_source_documents_heartbeat_is_taken_as_it_stands(center, sync):
     async def work():
         async with center() as running:
             answer = await running.post("/api/v1/heartbeats", HEARTBEAT)
-            assert (answer.status_code, answer.json()) == (202, {"line": "payments/a"})
+            assert (answer.status_code, answer.json()) == (202, {"line": "payments/a", "journalled": True})
             page = await running.json("/api/v1/lines/payments/a")
             (reading,) = page["readings"]
             assert (reading["vantage"], reading["quality"], reading["failures"]["late"]) == ("agent-az1-edge-03", 1, 2)

@@ -80,8 +80,9 @@ def test_a_full_disk_stops_acknowledgements_and_readiness_and_never_the_judge(ce
                 assert lacking[0].startswith("journal: ")
                 assert await running.metric("reachline_journal_writable") == 0
                 batch = {"client": "c", "cluster": "payments", "outcomes": [{"line": "payments/a", "ok": 1}]}
-                refused = await running.post("/api/v1/outcomes", batch)
-                assert (refused.status_code, refused.json()["error"]["code"]) == (503, "journal_refused")
+                taken = await running.post("/api/v1/outcomes", batch)
+                assert (taken.status_code, taken.json()) == (202, {"taken": 1, "unknown": [], "journalled": False})
+                assert await running.metric('reachline_outcomes_total{result="ok"}') == 1
                 assert (await running.json("/api/v1/lines"))["age"] < 1.5
                 before = agent.acknowledged
                 await agent.report(ALL_GOOD)
@@ -136,6 +137,9 @@ def test_a_hung_disk_stops_acknowledgements_and_neither_the_judge_nor_what_agent
                 assert "another agent" in older.bye
                 assert agent.acknowledged == before
                 assert await running.metric("reachline_published_ahead_total") > 0
+                batch = {"client": "c", "cluster": "payments", "outcomes": [{"line": "payments/b", "ok": 1}]}
+                taken = await running.post("/api/v1/outcomes", batch)
+                assert (taken.status_code, taken.json()["journalled"]) == (202, False)
             await until(lambda: agent.acknowledged == agent.sequence, within=8, what="the acknowledgement")
 
     sync(work())

@@ -1,4 +1,7 @@
-"""POST: what clients' calls came to, and what foreign agents measured. Answered once the journal has it."""
+"""POST: what clients' calls came to, and what foreign agents measured. Answered once the journal has it, or cannot have it.
+
+What an answer of 202 says is counted, whatever became of the journal: a client that posted it again would be counted twice.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,8 @@ def routes(desk: Desk) -> APIRouter:
         desk.board.counts["outcomes_unknown", ""] += len(posted.outcomes) - len(known)
         record = desk.owner.outcomes(cell.value.scope, posted.client, known)
         desk.board.client(posted.client, posted.open)
-        await _stored(desk, record)
-        return json_answer({"taken": len(known), "unknown": unknown}, 202)
+        journalled = await desk.owner.disk.stored(record)
+        return json_answer({"taken": len(known), "unknown": unknown, "journalled": journalled}, 202)
 
     @router.post("/heartbeats", status_code=202, responses={**_REFUSALS, 409: {"model": model(view.ErrorDocument)}})
     async def heartbeats(request: Request) -> Response:
@@ -64,8 +67,8 @@ def routes(desk: Desk) -> APIRouter:
         report = Report(line=found.line, reading=heartbeat.reading(found.heartbeat))
         others = _other_kinds(desk, found, report.reading.kind)
         record = desk.owner.report(found.heartbeat.agent, [report], standing=others)
-        await _stored(desk, record)
-        return json_answer({"line": found.line}, 202)
+        journalled = await desk.owner.disk.stored(record)
+        return json_answer({"line": found.line, "journalled": journalled}, 202)
 
     return router
 
@@ -133,9 +136,3 @@ async def _document(request: Request) -> object:
         return orjson.loads(await request.body())
     except orjson.JSONDecodeError as error:
         raise RefusedError(400, "malformed_json", f"the body is no JSON: {error}") from error
-
-
-async def _stored(desk: Desk, record: int) -> None:
-    """Returns once the record is on disk; 503 where the journal refuses, so that the client keeps its batch."""
-    if not await desk.owner.disk.stored(record):
-        raise RefusedError(503, "journal_refused", "the journal takes no records now", "post it again in a second")
