@@ -7,10 +7,13 @@ import json
 import pytest
 
 from reachline.center.hold import HOLD_MS, Hold
-from reachline.model import VantageId
+from reachline.model import Kind, VantageId
+from reachline.store.records import Bodies, Reported
 from reachline.store.replay import replay
+from reachline.store.segment import Segment
 from reachline.testing.center import DOCUMENT, dead, good
 from reachline.testing.wait import until
+from reachline.wire.frame import Bye
 
 ALL_GOOD = {"payments/a": good(), "payments/b": good(), "payments/c": good()}
 DOOR = "/api/v1/clusters/payments/lines"
@@ -227,3 +230,48 @@ def test_a_foreign_agent_that_the_document_does_not_name_is_refused(center, sync
             assert shown.status_code == 202
 
     sync(work())
+
+
+def test_a_foreign_heartbeat_may_not_speak_for_an_attached_agent(center, sync):
+    async def work():
+        async with center() as running:
+            async with running.agent() as agent:
+                await agent.reported(ALL_GOOD)
+                answer = await running.post("/api/v1/heartbeats", HEARTBEAT | {"agent_id": "one"})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (409, "agent_attached")
+                votes = (await running.json("/api/v1/lines/payments/a"))["votes"]
+                assert [(vote["vantage"], vote["zone"]) for vote in votes] == [("one", "healthy")]
+                assert await running.metric('reachline_reports_foreign_total{answer="attached"}') == 1
+                await agent.send(Bye(reason="done"))
+                await until(lambda: agent.ended, what="the stream to end")
+            assert (await running.post("/api/v1/heartbeats", HEARTBEAT | {"agent_id": "one"})).status_code == 202
+
+    sync(work())
+
+
+@pytest.mark.parametrize("kept", ["replayed", "void", "evidence"])
+def test_only_evidence_of_other_kinds_joins_a_foreign_heartbeat(center, sync, tmp_path, kept):
+    named = DOCUMENT + "agents: {one: {}}\n"
+    said = good()._replace(kind=Kind.HTTP, void=kept == "void")
+
+    async def work():
+        async with center(named) as running:
+            async with running.agent() as agent:
+                await agent.reported({"payments/a": said}, replayed=kept == "replayed")
+            await until(lambda: _is_silent(running), what="the agent to be gone")
+            answer = await running.post("/api/v1/heartbeats", HEARTBEAT | {"agent_id": "one"})
+            assert answer.json() == {"line": "payments/a", "journalled": True}
+
+    sync(work())
+
+    with Segment(max((tmp_path / "journal").glob("segment-*.db"))) as segment:
+        bodies = Bodies()
+        told = [bodies.read(row.kind, row.scope, row.at_ms, row.body) for row in segment.records()]
+    foreign = [record for record in told if isinstance(record, Reported)][-1]
+    kinds = [reading.kind for _, reading in foreign.readings]
+    assert kinds == ([Kind.TCP, Kind.HTTP] if kept == "evidence" else [Kind.TCP])
+
+
+async def _is_silent(running):
+    rows = (await running.json("/api/v1/agents"))["agents"]
+    return any(row["agent"] == "one" and row["state"] == "silent" for row in rows)

@@ -41,7 +41,9 @@ _COUNTERS: Final[Mapping[str, _Counted]] = {
     "heartbeats_replayed": _Counted("Heartbeat parts from an agent's backlog: shown, never judged."),
     "frames_refused": _Counted("Streams ended for what the peer sent.", "reason", ("hello", "malformed")),
     "reports_unknown": _Counted("Reports on lines that the document does not have, or not for that agent."),
-    "reports_foreign": _Counted("Heartbeats of foreign agents over HTTP.", "answer", ("taken", "unknown", "ambiguous")),
+    "reports_foreign": _Counted(
+        "Heartbeats of foreign agents over HTTP.", "answer", ("taken", "unknown", "ambiguous", "attached")
+    ),
     "outcomes": _Counted("Calls that clients reported.", "result", ("ok", "failed", "late", "errors")),
     "outcomes_unknown": _Counted("Reported rows on lines that the document does not have."),
     "decisions": _Counted("Changes of lines that were published."),

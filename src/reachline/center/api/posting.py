@@ -29,7 +29,8 @@ _REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     404: {"model": model(view.ErrorDocument)},
     413: {"model": model(view.ErrorDocument)},
 }
-_AMBIGUOUS: Final = 409
+_COUNTED: Final = {"ambiguous_target": "ambiguous", "agent_attached": "attached"}
+"""How refusals of foreign heartbeats are counted, by their code; all others as unknown."""
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -60,7 +61,7 @@ def routes(desk: Desk) -> APIRouter:
             found = _foreign(desk, await request.body(), request.headers.get("authorization", ""))
             answer = "taken"
         except RefusedError as error:
-            answer = "ambiguous" if error.status == _AMBIGUOUS else answer
+            answer = _COUNTED.get(error.code, answer)
             raise
         finally:
             desk.board.counts["reports_foreign", answer] += 1
@@ -91,6 +92,9 @@ def _foreign(desk: Desk, body: bytes, authorization: str) -> _Matched:
         raise RefusedError(
             401, "unauthorized", f"agent {found.agent!r} did not give its token", "Authorization: Bearer …"
         )
+    if (agent := roster.get(found.agent)) and agent.session:
+        told = f"agent {found.agent!r} is attached and speaks for itself"
+        raise RefusedError(409, "agent_attached", told, "report under another agent_id")
     lines = [line for cell in desk.board.cells() for line in cell.value.lines.values()]
     line = heartbeat.match(found, lines, roster.localities())
     if isinstance(line, tuple):
@@ -106,7 +110,7 @@ def _unmatched(found: heartbeat.ForeignHeartbeat, candidates: tuple[LineId, ...]
     if candidates:
         hint = "say which with the key `line`"
         return RefusedError(
-            _AMBIGUOUS,
+            409,
             "ambiguous_target",
             f"{target} may be {len(candidates)} lines",
             hint,
@@ -123,7 +127,11 @@ def _other_kinds(desk: Desk, found: _Matched, kind: Kind) -> list[Report]:
     return [
         Report(line=found.line, reading=seen.reading)
         for (vantage, other), seen in sorted(desk.board.readings.seen(found.line).items())
-        if vantage == found.heartbeat.agent and other is not kind and now_ms - seen.at_ms <= fresh_ms
+        if vantage == found.heartbeat.agent
+        and other is not kind
+        and now_ms - seen.at_ms <= fresh_ms
+        # Shown to people only: from a time without a center, or of an agent that was cut off itself.
+        and not (seen.replayed or seen.reading.void)
     ]
 
 
