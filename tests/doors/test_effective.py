@@ -98,6 +98,23 @@ def test_full_weight_returns_as_long_after_the_trip_as_the_table_says(preset: st
     assert found.cooldown_ms + found.step_ms * (len(found.steps_milli) - 1) == seconds * 1_000
 
 
+def test_five_percent_of_high_stability_would_not_fit_its_480_seconds() -> None:
+    found = rules("preset: high_stability\ncircuit_breaker: {half_open: {traffic_ratio: 0.05}}").breaker
+
+    assert found.steps_milli == (50, 100, 200, 400, 700, 1_000)
+    assert found.cooldown_ms + found.step_ms * (len(found.steps_milli) - 1) == 420_000
+
+
+@pytest.mark.parametrize(
+    ("preset", "age"), [("quick_recovery", 30_000), ("default", 120_000), ("high_stability", 120_000)]
+)
+def test_a_window_forgets_before_the_cooldown_of_its_preset_ends(preset: str, age: int) -> None:
+    found = document(f"preset: {preset}")
+    [line] = reach.plan(found, agent="a", locality=reach.locality_of(found, "a"), number=1).lines
+
+    assert {probe.max_age_ms for probe in line.probes} == {age}
+
+
 @pytest.mark.parametrize(
     ("preset", "decay", "half_life"),
     [("quick_recovery", 0.25, 15), ("default", 0.15, 30), ("high_stability", 0.10, 60)],
