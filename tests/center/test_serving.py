@@ -8,6 +8,7 @@ import ssl
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import apsw
 import grpc
@@ -17,6 +18,7 @@ import trustme
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
+from reachline.center.api.guard import Guard
 from reachline.errors import ConfigError
 from reachline.net import http, rpc
 from reachline.testing.center import DOCUMENT, dead, good
@@ -273,3 +275,89 @@ def test_the_end_does_not_wait_for_readers_that_do_not_read(center, sync):
         await slow.wait_closed()
 
     sync(work())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/explain/payments/a?at=nan",
+        "/api/v1/explain/payments/a?at=inf",
+        "/api/v1/explain/payments/a?at=-1",
+        "/api/v1/explain/payments/a?at=1e300",
+        "/api/v1/changes?since=nan",
+        "/api/v1/changes?since=inf",
+        "/api/v1/changes?since=1e300",
+        "/api/v1/clusters/payments/lines?wait=nan",
+        "/api/v1/clusters/payments/lines?wait=inf",
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_name(center, sync, path):
+    async def work():
+        async with center() as running:
+            answer = await running.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_parameter")
+            assert path.partition("?")[2].partition("=")[0] in answer.json()["error"]["message"]
+
+    sync(work())
+
+
+async def _begun(running, body=b"{"):
+    """A POST that never ends, on its way in the center."""
+    where = urlsplit(running.http)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    writer.write(b"POST /api/v1/outcomes HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n" + body)
+    await writer.drain()
+    assert (await running.get("/healthz")).status_code == 200
+    return reader, writer
+
+
+@pytest.mark.parametrize("body", [b"", b"{"])
+def test_the_end_does_not_wait_for_a_request_that_does_not_end_and_calls_it_no_fault(center, sync, caplog, body):
+    async def work():
+        async with center() as running:
+            reader, writer = await _begun(running, body)
+            started = time.monotonic()
+            running.stop.set()
+            head = await reader.readuntil(b"\r\n")
+            writer.close()
+        assert b" 503 " in head
+        assert time.monotonic() - started < 4
+
+    sync(work())
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_a_client_that_goes_in_the_middle_of_its_request_is_no_fault_of_ours(center, sync, caplog):
+    async def work():
+        caplog.set_level("DEBUG", "reachline.center.http")
+        async with center() as running:
+            _, writer = await _begun(running)
+            writer.transport.abort()
+            await until(lambda: "request_cut_short" in caplog.messages, what="the end of the request")
+
+    sync(work())
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_a_request_still_at_work_when_the_grace_is_over_is_told_so():
+    async def endless(scope, receive, send):
+        await asyncio.Event().wait()
+
+    async def work():
+        closing, told = asyncio.Event(), []
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            told.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/api/v1/explain/x", "headers": []}
+        asking = asyncio.create_task(Guard(endless, closing=closing)(scope, receive, send))
+        await asyncio.sleep(0)
+        closing.set()
+        asking.cancel()
+        await asking
+        assert told[0]["status"] == 503
+
+    asyncio.run(work())

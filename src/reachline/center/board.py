@@ -5,6 +5,7 @@ The owner's task is the one writer. Everything heavy is rendered once, at public
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,10 +90,16 @@ class Board:
         self.judged_ms = clock()
         """When the newest tick of any cluster was published."""
         self.journal_fault = ""
-        self.is_closing = False
+        self.closing = asyncio.Event()
+        """Set once the center stops."""
         self._changes: deque[Numbered] = deque(maxlen=_CHANGES)
         self._bodies: dict[str, tuple[Cluster, bytes]] = {}
         self._open: dict[str, tuple[int, frozenset[LineId]]] = {}
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the center stops: nobody waits for news any more."""
+        return self.closing.is_set()
 
     def publish(self, cluster: Cluster, changes: Sequence[Change] = ()) -> tuple[Numbered, ...]:
         """The cluster's new value for every reader; its decisions, numbered."""
@@ -124,7 +131,7 @@ class Board:
 
     def close(self) -> None:
         """Every reader who waits wakes up and ends."""
-        self.is_closing = True
+        self.closing.set()
         for cell in self.clusters.values():
             cell.replace(cell.value)
 

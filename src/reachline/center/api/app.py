@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from reachline import __version__
 from reachline.center.api import docs, live, posting, reading, serving
@@ -46,7 +47,7 @@ def application(desk: Desk) -> Application:
     _errors(app)
     if desk.console is not None:
         app.mount("/", _Console(directory=desk.console, html=True), name="console")
-    return Guard(app, token=desk.token)
+    return Guard(app, closing=desk.board.closing, token=desk.token)
 
 
 class _Console(StaticFiles):
@@ -95,6 +96,11 @@ def _errors(app: FastAPI) -> None:
     @app.exception_handler(RefusedError)
     async def on_refused(_: Request, error: RefusedError) -> Response:
         return refused(error.status, error.code, error.message, error.hint, **error.extra)
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_gone(request: Request, _: ClientDisconnect) -> Response:
+        log.debug("request_cut_short", extra={"path": request.url.path})
+        return refused(503, "stopping", "the center stops, or the request ended early", "post it again in a second")
 
     @app.exception_handler(RemoteProtocolError)
     async def on_protocol(_: Request, error: RemoteProtocolError) -> Response:

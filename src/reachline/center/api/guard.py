@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
+import logging
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +19,8 @@ from reachline.wire import view
 
 __all__ = ["MAX_BODY", "Guard", "shows"]
 
+log = logging.getLogger("reachline.center.http")
+
 MAX_BODY: Final = 1 << 20
 """Bytes: a batch of 1 000 outcomes is a tenth of it."""
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
@@ -25,10 +29,11 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """Wraps the application. `token` empty: everybody who reaches the socket may ask."""
+    """Wraps the application. `token` empty: everybody who reaches the socket may ask. `closing` set: the center stops."""
 
-    def __init__(self, app: ASGIApp, *, token: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, closing: asyncio.Event, token: str = "") -> None:
         self._app = app
+        self._closing = closing
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,11 +43,33 @@ class Guard:
         headers = Headers(scope=scope)
         refused = self._refused(scope, headers)
         if refused is None:
-            await self._app(scope, _limited(receive) if scope["type"] == "http" else receive, send)
+            await self._answered(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": refused[1]})
         else:
             await _answer(send, *refused)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request that the server cancels when its grace is over ends here: as one that was cut, not as a fault of ours."""
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+            return
+        is_answered = False
+
+        async def noted(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self._app(scope, _limited(_ended_by(self._closing, receive)), noted)
+        except asyncio.CancelledError:
+            if not self._closing.is_set():
+                raise
+            log.info("request_cut_short", extra={"path": scope["path"]})
+            if not is_answered:
+                # Never a batch that was counted: those wait half a second at most, and the grace is longer.
+                await _answer(send, 503, "stopping", "the center stops")
 
     def _refused(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
         """Status, code and message of the refusal, or None."""
@@ -77,6 +104,32 @@ def _is_own_page(headers: Headers) -> bool:
     """No Origin (not a browser), or our own."""
     origin = headers.get("origin")
     return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+
+
+def _ended_by(closing: asyncio.Event, receive: Receive) -> Receive:
+    """While a body is on its way, the end of the center ends the request; afterwards only its own answer does."""
+    is_whole = False
+
+    async def ended() -> Message:
+        nonlocal is_whole
+        if is_whole:
+            return await receive()
+        async with asyncio.TaskGroup() as tasks:
+            receiving, ending = tasks.create_task(_message(receive)), tasks.create_task(closing.wait())
+            await asyncio.wait((receiving, ending), return_when=asyncio.FIRST_COMPLETED)
+            receiving.cancel()
+            ending.cancel()
+        if receiving.cancelled():
+            return {"type": "http.disconnect"}
+        message = receiving.result()
+        is_whole = not message.get("more_body", False)
+        return message
+
+    return ended
+
+
+async def _message(receive: Receive) -> Message:
+    return await receive()
 
 
 def _limited(receive: Receive) -> Receive:

@@ -18,6 +18,10 @@ from reachline.wire import view
 __all__ = ["json_answer", "routes", "unknown_cluster"]
 
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {404: {"model": model(view.ErrorDocument)}}
+_LATEST: Final = float(2**33)
+"""Unix seconds of the year 2242: a moment beyond is none that anybody means."""
+_HIGHEST: Final = float(2**53)
+"""Decisions' ids are below, so that every reader of JSON keeps them exact."""
 _MOST: Final = 2_000
 """Decisions one answer carries: all that are kept."""
 
@@ -98,7 +102,15 @@ def _lines(router: APIRouter, desk: Desk) -> None:
 def _decisions(router: APIRouter, desk: Desk) -> None:
     @router.get("/changes")
     async def changes(
-        since: Annotated[float, Query(ge=0, description="A decision's id, or Unix seconds: only what came after.")] = 0,
+        since: Annotated[
+            float,
+            Query(
+                ge=0,
+                le=_HIGHEST,
+                allow_inf_nan=False,
+                description="A decision's id, or Unix seconds: only what came after.",
+            ),
+        ] = 0,
         line: Annotated[str, Query(description="Only this line.")] = "",
         limit: Annotated[int, Query(ge=1, le=_MOST)] = 100,
     ) -> Response:
@@ -110,7 +122,11 @@ def _decisions(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/explain/{line:path}", responses=_ANSWERS)
     async def explain(
-        line: str, at: Annotated[float | None, Query(description="Unix seconds; now, where it is left out.")] = None
+        line: str,
+        at: Annotated[
+            float | None,
+            Query(ge=0, le=_LATEST, allow_inf_nan=False, description="Unix seconds; now, where it is left out."),
+        ] = None,
     ) -> Response:
         """Why the line stands where it stands: rule, votes with their counts, facts, the next deadline."""
         _found(desk, line)

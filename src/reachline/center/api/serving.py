@@ -64,7 +64,9 @@ def routes(desk: Desk) -> APIRouter:
         request: Request,
         cluster: str,
         *,
-        wait: Annotated[float, Query(ge=0, description="Seconds to wait for something newer, at most 60.")] = 0,
+        wait: Annotated[
+            float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for something newer, at most 60.")
+        ] = 0,
         version: Annotated[str, Query(description="The version you have, instead of If-None-Match.")] = "",
         stream: Annotated[bool, Query(description="Server-sent events: the document now and at every change.")] = False,
         if_none_match: Annotated[str, Header()] = "",
