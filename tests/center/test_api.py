@@ -168,10 +168,39 @@ def test_a_client_that_has_seen_a_higher_version_lifts_the_centers_epoch(center,
             answer = await running.get(f"{DOOR}?version={epoch + 1000}.7")
             assert answer.status_code == 200
             assert answer.json()["epoch"] == epoch + 1001
-            absurd = await running.get(f"{DOOR}?version={2**60}.0")
-            assert (absurd.status_code, absurd.json()["error"]["code"]) == (400, "impossible_version")
         async with center() as running:
             assert (await running.get(DOOR)).json()["epoch"] > epoch + 1001
+
+    sync(work())
+
+
+def test_a_version_that_no_center_gives_is_refused_without_a_trace(center, sync):
+    async def work():
+        async with center() as running:
+            before = (await running.get(DOOR)).json()["version"]
+            for epoch in (2**33, 2**40 - 1, 2**60):
+                absurd = await running.get(f"{DOOR}?version={epoch}.0")
+                assert (absurd.status_code, absurd.json()["error"]["code"]) == (400, "impossible_version")
+            assert (await running.get(DOOR)).json()["epoch"] == int(before.partition(".")[0])
+
+    sync(work())
+
+
+def test_whatever_a_client_lifts_the_version_to_every_client_can_go_on_from_there_over_restarts(center, sync):
+    highest = 2**33 - 2**20 - 1
+
+    async def work():
+        async with center() as running:
+            version = (await running.get(f"{DOOR}?version={highest}.5")).json()["version"]
+        for _ in range(2):
+            async with center() as running, running.agent() as agent:
+                answer = await running.get(f"{DOOR}?version={version}")
+                assert answer.status_code == 200
+                version = answer.json()["version"]
+                assert (await running.get(f"{DOOR}?version={version}")).status_code == 304
+        async with center() as running, running.agent() as agent:
+            await until_open(running, agent)
+            assert (await running.json("/api/v1/changes"))["changes"][-1]["id"] < 2**53
 
     sync(work())
 

@@ -28,7 +28,8 @@ TTL: Final[Seconds] = 300.0
 _CHANGES: Final = 2_000
 """Decisions kept in memory: 500 lines that all fall and return in the demo's preset make about that many."""
 _NUMBERS: Final = 2**20
-"""Decision numbers of one epoch: epochs are Unix seconds, so numbers rise over restarts and stay below 2**53."""
+"""Decision numbers of one epoch: epochs are Unix seconds (below 2**33, see `owner`), so numbers rise over restarts and stay
+below 2**53."""
 
 
 def dumps(document: object) -> bytes:

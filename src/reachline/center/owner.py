@@ -34,8 +34,9 @@ Principal = str
 LOCAL: Final[Principal] = "local"
 _IDLE: Final[Seconds] = 60.0
 """A loop without any deadline looks again this often: a bound, not a poll."""
-_HIGHEST_EPOCH: Final = 2**40
-"""No honest center's epoch (Unix seconds) is beyond; a client that names one is broken and must not spoil the version."""
+_HIGHEST_EPOCH: Final = 2**33 - 2**20
+"""Unix seconds of the year 2242, with a million restarts to go before decisions' numbers reach 2**53. No honest center's epoch
+is beyond; a client that names one is broken, and is refused without a trace."""
 
 
 class _Ticking(NamedTuple):
@@ -232,13 +233,16 @@ class Owner:
         self._stream.left(ledger.lines)
 
     def outrank(self, version: Version) -> bool:
-        """A client has seen `version`: every version from here on is above it. False where it cannot be one of ours."""
-        if version.epoch >= _HIGHEST_EPOCH:
-            return False
+        """A client has seen `version`: every version from here on is above it. False where it cannot be one of ours.
+
+        Our own are taken before anything else: whatever lifted them, who has read one may go on.
+        """
         if version <= self._board.version or all(
             version <= ledger.snapshot().version for ledger in self._ledgers.values()
         ):
             return True
+        if version.epoch >= _HIGHEST_EPOCH:
+            return False
         epoch = version.epoch + 1
         log.warning("epoch_raised", extra={"epoch": epoch, "client": str(version)})
         for ledger in self._ledgers.values():
