@@ -104,6 +104,36 @@ def test_functions_are_of_a_size_to_be_read() -> None:
     assert {function: lines for function, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
 
 
+def bases() -> dict[str, list[str]]:
+    """Every class with the names of what it inherits from."""
+    return {
+        node.name: [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def roots(name: str, known: dict[str, list[str]]) -> set[str]:
+    """What a class comes from in the end, outside our code."""
+    return set().union(*(roots(base, known) for base in known[name])) if known.get(name) else {name}
+
+
+def test_nothing_inherits_from_a_class_of_ours_but_settings_and_errors_nor_from_a_container() -> None:
+    known = bases()
+    ours = {
+        name: sorted(parents & known.keys()) for name, found in known.items() if (parents := set(found)) & known.keys()
+    }
+    containers = {"dict", "list", "set", "tuple", "str", "bytes", "int", "float"}
+
+    assert {
+        name: parents
+        for name, parents in ours.items()
+        if not roots(name, known) <= {"BaseModel", "Exception", "Protocol"}
+    } == {}
+    assert {name: found for name, found in known.items() if containers & set(found)} == {}
+
+
 def test_every_module_says_why_it_exists() -> None:
     assert [name(path) for path in MODULES if not ast.get_docstring(parsed(path))] == []
 

@@ -5,6 +5,7 @@ Knows the names that rules, metrics and facts have elsewhere in `core`, and deci
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -88,7 +89,8 @@ def vote(cast: Vote) -> str:
 
 def rule(name: str, facts: Mapping[str, int]) -> str:
     """Why, in words, with the numbers the decision rests on; the name itself where there are no words for it."""
-    known = _Known({**facts, "faults": amount(facts.get("faults_micro", 0))})
+    # A fact that a decision did not record reads as `?`, never as an error.
+    known = defaultdict[str, object](lambda: "?", {**facts, "faults": amount(facts.get("faults_micro", 0))})
     if name.startswith("vote."):
         return _voted(name, known)
     if name.startswith("policy."):
@@ -98,7 +100,7 @@ def rule(name: str, facts: Mapping[str, int]) -> str:
     return text.format_map(known) + ("; that was the last step, it is closed again" if closed else "")
 
 
-def _voted(name: str, known: _Known) -> str:
+def _voted(name: str, known: Mapping[str, object]) -> str:
     _, metric_name, level = name.split(".", 2)
     what = _METRICS.get(metric_name.partition("+")[0], metric_name)
     if level == "degraded":
@@ -112,13 +114,6 @@ def _voted(name: str, known: _Known) -> str:
         f"most vantages found {what} beyond the failure limit, {known['down_ticks']} ticks in a row "
         f"({known['failed_patience']} are asked)"
     )
-
-
-class _Known(dict[str, object]):
-    """Facts by name; one that a decision did not record reads as `?`, never as an error."""
-
-    def __missing__(self, key: str) -> str:
-        return "?"
 
 
 def move(change: Change) -> str:
