@@ -116,6 +116,27 @@ def test_the_symlink_swap_of_a_config_map_is_seen(tmp_path: Path) -> None:
     assert asyncio.run(follow()) == ["v: 2", "v: 3"]
 
 
+def test_a_pipe_in_the_files_place_is_no_content_and_holds_nothing_up(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("v: 0")
+
+    async def follow() -> str | ConfigError:
+        follower = Follower(path, "v: 0")
+        path.unlink()
+        os.mkfifo(path)
+        news = asyncio.ensure_future(follower.next())
+        (tmp_path / "other").write_text("a stir, so that the directory is looked at")
+        await asyncio.wait({news}, timeout=1.0)
+        path.unlink()
+        path.write_text("v: 1")
+        try:
+            return await news
+        finally:
+            await follower.close()
+
+    assert asyncio.run(follow()) == "v: 1"
+
+
 def test_the_same_content_again_is_no_news(tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     path.write_text("v: 0")

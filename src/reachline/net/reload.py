@@ -124,8 +124,10 @@ def _taken(target: Path) -> str | ConfigError:
 
 
 def _fingerprint(target: Path) -> bytes | None:
-    """What the content is; None while there is none to read."""
+    """What the content is; None while there is none to read: a pipe put in the file's place would never answer."""
     try:
+        if not target.is_file():
+            return None
         with target.open("rb") as file:
             return hashlib.blake2b(file.read(MAX_BYTES + 1), digest_size=16).digest()
     except OSError:
