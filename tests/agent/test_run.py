@@ -14,12 +14,12 @@ import pytest
 import trustme
 from tests.agent.peer import Center, Door, agent, line, plan_of, probe, settings, target
 
-from reachline.agent.run import run
+from reachline.agent.run import _Agent, run
 from reachline.core import histogram
 from reachline.errors import ConfigError
-from reachline.model import Clock, Kind, Reading
+from reachline.model import Clock, Failure, Kind, Reading
 from reachline.testing.wait import until
-from reachline.wire.frame import Hint
+from reachline.wire.frame import Heartbeat, Hint, ProbePlan, decode
 
 DEAD = "tcp://127.0.0.1:1"
 
@@ -109,6 +109,35 @@ def test_urgent_heartbeats_are_at_most_one_a_second(center: Center) -> None:
     times = [beat.sent_ms for beat in center.beats if beat.urgent]
     assert len(times) >= 2
     assert all(later - earlier >= 990 for earlier, later in itertools.pairwise(times))
+
+
+def test_a_part_in_the_making_never_carries_an_older_reading_than_one_that_was_sent(center: Center) -> None:
+    """The line turns while the rest of its part is still being read: nothing that is sent later knows less of it."""
+
+    async def work() -> None:
+        there = _Agent(settings(center), boot="b1", seed=1)
+        async with there.prober, asyncio.TaskGroup() as tasks:
+            seldom = ProbePlan(kind=Kind.TCP, interval_ms=3_600_000, suspect_interval_ms=3_600_000)
+            there.prober.adopt([line(f"{number:02}", DEAD, seldom) for number in range(100)])
+            first, now = there.prober.lines["c/00"][0], asyncio.get_running_loop().time()
+            first.window.record(now, None, 1_000, number=1)
+            working = tasks.create_task(there.work(now))
+            while first.window.fresh_ok:
+                await asyncio.sleep(0)
+            first.window.record(now, Failure.REFUSED, None, number=2)
+            there._changed(first)
+            await until(lambda: len(there.outbox) >= 2, what="the part and the urgent report")
+            working.cancel()
+        frames = [decode(data) for data in iter(lambda: there.outbox.take(now), None)]
+        beats = [frame for frame in frames if isinstance(frame, Heartbeat)]
+        assert [beat.sequence for beat in beats] == list(range(1, len(beats) + 1))
+
+        attempts.extend(row.reading.counts.attempts for beat in beats for row in beat.reports if row.line == "c/00")
+
+    attempts: list[int] = []
+    go(work())
+
+    assert attempts == [1, 2]
 
 
 def test_a_heartbeat_is_sent_in_parts_of_a_hundred_lines(center: Center) -> None:

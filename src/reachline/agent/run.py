@@ -73,47 +73,63 @@ class _Agent:
         self._settings, self._boot = settings, boot
         self._heartbeat: Seconds = 10.0
         self._lines: tuple[LinePlan, ...] = ()
-        self._at_once = asyncio.Event()
+        self._is_due = False
+        """A center wants a round at once: it took us, or sent other lines."""
         self._urgent: dict[str, None] = {}
-        self._some_urgent = asyncio.Event()
+        """Lines whose zone changed and that were not reported since, in the order they did."""
+        self._calm: Seconds = 0.0
+        """Until then none of them is reported."""
+        self._news = asyncio.Event()
+        """One of these changed."""
         self._dropped = 0
 
     async def work(self, now: Seconds) -> None:
         """All tasks; ends when the uplink does."""
         reporter = Reporter(self.prober, agent=self._settings.id, boot=self._boot, now=now)
         async with asyncio.TaskGroup() as tasks:
-            beating = tasks.create_task(self._beat(reporter), name="beat")
-            hurrying = tasks.create_task(self._hurry(reporter), name="hurry")
+            reporting = tasks.create_task(self._report(reporter), name="report")
             await self.uplink.run()
-            beating.cancel()
-            hurrying.cancel()
+            reporting.cancel()
 
-    async def _beat(self, reporter: Reporter) -> None:
-        """A round of reports each heartbeat, in parts; at once after a center took us."""
+    async def _report(self, reporter: Reporter) -> None:
+        """A round of reports each heartbeat, in parts; at once after a center took us; urgent ones in between.
+
+        All by one task: whatever is read first is sent first, so that no reading overtakes a newer one of its line.
+        """
         loop = asyncio.get_running_loop()
         while True:
-            self._at_once.clear()
+            self._is_due = False
             due = loop.time() + self._heartbeat
             reporter.look(loop.time())
             parts = reporter.slices()
+            gap = min(_GAP, self._heartbeat / len(parts))
             for number, lines in enumerate(parts, 1):
                 if lines or self.uplink.is_attached:
                     await self._send(reporter, lines, part=(number, len(parts)))
                 if number < len(parts):
-                    await asyncio.sleep(min(_GAP, self._heartbeat / len(parts)))
-            await within(self._at_once, due - loop.time())
+                    await self._pause(reporter, loop.time() + gap, whole=True)
+            await self._pause(reporter, due)
+
+    async def _pause(self, reporter: Reporter, until: Seconds, *, whole: bool = False) -> None:
+        """Until then, or, unless it is to be `whole`, until a center wants a round.
+
+        Lines whose zone changed are reported meanwhile, once a second at most.
+        """
+        clock = asyncio.get_running_loop().time
+        while (whole or not self._is_due) and (now := clock()) < until:
+            if self._urgent and now >= self._calm:
+                await self._hurry(reporter)
+                self._calm = clock() + _URGENT
+                continue
+            self._news.clear()
+            await within(self._news, min(until, self._calm if self._urgent else until) - now)
 
     async def _hurry(self, reporter: Reporter) -> None:
-        """Lines whose zone changed are reported at once, but not more often than once a second."""
-        while True:
-            await self._some_urgent.wait()
-            self._some_urgent.clear()
-            lines = tuple(self._urgent)
-            self._urgent.clear()
-            parts = tuple(lines[at : at + SLICE] for at in range(0, len(lines), SLICE))
-            for number, part in enumerate(parts, 1):
-                await self._send(reporter, part, part=(number, len(parts)), urgent=True)
-            await asyncio.sleep(_URGENT)
+        lines = tuple(self._urgent)
+        self._urgent.clear()
+        parts = tuple(lines[at : at + SLICE] for at in range(0, len(lines), SLICE))
+        for number, part in enumerate(parts, 1):
+            await self._send(reporter, part, part=(number, len(parts)), urgent=True)
 
     async def _send(
         self, reporter: Reporter, lines: tuple[str, ...], *, part: tuple[int, int], urgent: bool = False
@@ -135,7 +151,11 @@ class _Agent:
         if self._dropped:
             log.warning("heartbeats_dropped", extra={"heartbeats": self._dropped})
             self._dropped = self.outbox.dropped = 0
-        self._at_once.set()
+        self._want()
+
+    def _want(self) -> None:
+        self._is_due = True
+        self._news.set()
 
     def _heard(self, frame: Plan | Hint) -> None:
         match frame:
@@ -144,7 +164,7 @@ class _Agent:
                 self.prober.adopt((*self.references, *frame.lines))
                 if frame.lines != self._lines:
                     self._lines = frame.lines
-                    self._at_once.set()
+                    self._want()
                 log.info("plan_adopted", extra={"plan": frame.number, "lines": len(frame.lines)})
             case Hint():
                 self.prober.suspect(frame.suspects, out=frame.open)
@@ -156,7 +176,7 @@ class _Agent:
             extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},
         )
         self._urgent[line] = None
-        self._some_urgent.set()
+        self._news.set()
 
 
 def _hello(settings: AgentRun, boot: str) -> Hello:
