@@ -83,6 +83,29 @@ def test_after_a_restart_judging_waits_for_two_messages_of_a_quorum(center, sync
     sync(work())
 
 
+def test_urgent_reports_of_one_line_do_not_end_the_wait_after_a_restart(center, sync):
+    async def work():
+        async with center() as running, running.agent() as agent:
+            await agent.reported(ALL_GOOD)
+        async with center() as running, running.agent() as agent:
+            published = (await running.json("/api/v1/lines"))["version"]
+            await agent.reported(ALL_GOOD)
+            for _ in range(3):
+                await agent.reported({"payments/a": dead()}, urgent=True)
+            # Were judging to go on, each half-second tick would make the age small again.
+            assert (await running.json("/api/v1/lines"))["version"] == published
+            waited = (await running.json("/api/v1/lines"))["age"]
+            await until(lambda: _older(running, waited + 0.6), what="a tick to pass")
+            await agent.reported(ALL_GOOD)
+            await until(lambda: _judged(running), within=3, what="judging to go on")
+
+    sync(work())
+
+
+async def _older(running, age):
+    return (await running.json("/api/v1/lines"))["age"] > age
+
+
 async def _judged(running):
     return (await running.json("/api/v1/lines"))["age"] < 0.6
 

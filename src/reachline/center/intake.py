@@ -152,7 +152,8 @@ class Intake:
             self._owner.show(agent.id, heartbeat.reports, replayed=True)
         elif arrival is Arrival.NEW:
             part, parts = heartbeat.part
-            record = self._owner.report(agent.id, heartbeat.reports, doubt=heartbeat.doubt, ends_round=part == parts)
+            ends_round = part == parts and not heartbeat.urgent
+            record = self._owner.report(agent.id, heartbeat.reports, doubt=heartbeat.doubt, ends_round=ends_round)
             agent.record = max(agent.record, record)
         session.received(heartbeat.sequence)
 
