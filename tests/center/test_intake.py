@@ -216,9 +216,13 @@ async def _state(running, agent, state):
 def test_the_documents_agents_make_the_quorum_even_before_they_come(center, sync):
     async def work():
         async with center(NAMED) as running, running.agent("two") as agent:
-            for _ in range(4):
+            points = len((await running.json("/api/v1/lines/payments/a"))["history"])
+
+            async def is_judged():
                 await agent.reported(ALL_GOOD | {"payments/a": dead()})
-                await asyncio.sleep(0.5)
+                return len((await running.json("/api/v1/lines/payments/a"))["history"]) >= points + 4
+
+            await until(is_judged, every=0.2, what="four ticks")
             row = await running.line("payments/a")
             assert (row["breaker"], row["health"]) == ("closed", "unknown")
             rows = (await running.json("/api/v1/agents"))["agents"]
