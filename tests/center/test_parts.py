@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reachline.center.checks import check
+from reachline.center.metrics import Labels
 from reachline.center.published import Published
 from reachline.center.readings import HISTORY, Readings
 from reachline.center.roster import FORGET_MS, Arrival, Expected, Roster
 from reachline.core import histogram
 from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, Counts, Kind, LineId, Locality, Reading, VantageId
+from reachline.testing import builders
 from reachline.testing.center import good
 from reachline.wire.frame import Detail, Heartbeat, Hello, Report
 
@@ -216,3 +219,17 @@ def test_a_heartbeat_that_cannot_be_true_is_refused_by_field(spoilt, field):
 def test_an_honest_heartbeat_passes():
     check(beat(1, part=(2, 3), doubt=7, reports=tuple(report(good()))))
     check(beat(1, reports=tuple(report(Reading(Kind.TCP, Counts(late=3), p95_us=CENSORED_US)))))
+
+
+def test_a_lines_labels_follow_it_and_go_with_it():
+    labels, line = Labels(), replace(builders.line("a"), provider='p"1')
+
+    first = labels.of((line, *builders.lines("b")))
+    second = labels.of((replace(line, provider="p2"),))
+
+    assert first == [
+        '{line="payments/a",cluster="payments",provider="p\\"1"',
+        '{line="payments/b",cluster="payments"',
+    ]
+    assert second == ['{line="payments/a",cluster="payments",provider="p2"']
+    assert len(labels) == 1

@@ -29,6 +29,9 @@ from reachline.wire.frame import Hello, Welcome
 ALL_GOOD = {"payments/a": good(), "payments/b": good(), "payments/c": good()}
 
 
+WRITTEN = ("committed_records", "segments", "bytes")
+
+
 def test_metrics_parse_and_follow_the_conventions(center, sync):
     async def work():
         async with center() as running, running.agent() as agent:
@@ -44,8 +47,11 @@ def test_metrics_parse_and_follow_the_conventions(center, sync):
                 "heartbeats": "counter",
                 "frames_refused": "counter",
                 "journal_lost_records": "counter",
+                "journal_waiting_records": "gauge",
             }
             assert {name: ours[f"reachline_{name}"].type for name in types} == types
+            written = {name: ours[f"reachline_journal_{name}"].samples[0].value for name in WRITTEN}
+            assert all(value >= 1 for value in written.values()), written
             p95 = {sample.labels["line"]: sample.value for sample in ours["reachline_line_p95_seconds"].samples}
             assert p95 == {"payments/a": 0.11}
             states = [

@@ -6,7 +6,7 @@ A value that is not known is absent, never 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
@@ -16,7 +16,7 @@ from reachline.center.board import Board
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.view import GATES, HEALTHS, Figures
 
-__all__ = ["exposition"]
+__all__ = ["Exposition", "Labels"]
 
 Sample = tuple[str, float]
 """Labels in braces (or empty text) and a value."""
@@ -52,10 +52,52 @@ _COUNTERS: Final[Mapping[str, _Counted]] = {
 }
 
 
-def exposition(desk: Desk) -> bytes:
-    """Everything as Prometheus text."""
-    parts = (*_of_lines(desk.board), *_of_center(desk), *_counters(desk.board.counts))
-    return "".join(parts).encode() + generate_latest(_PROCESS)
+_JOURNAL: Final[Mapping[str, tuple[str, str, str]]] = {
+    "lost_records_total": ("lost", "counter", "Records that a refusing disk cost since the center started."),
+    "committed_records": ("committed", "gauge", "Number of the newest record on disk; it goes on over restarts."),
+    "waiting_records": ("waiting", "gauge", "Records on their way to the disk."),
+    "oldest_waiting_seconds": ("age", "gauge", "How long the oldest of them waits."),
+    "hung_total": ("hung", "counter", "Times the disk did not answer in time."),
+    "segments": ("segments", "gauge", "Files the journal consists of."),
+    "damaged_segments": ("damaged", "gauge", "Those that could not be read when the center started."),
+    "bytes": ("bytes", "gauge", "Size of all of them."),
+}
+"""By metric: the journal's own figure, and how it is shown. Its alarm is `journal_writable`."""
+
+
+class Labels:
+    """Each line's labels, written once. Kept of the lines asked for last alone, so that those that left are forgotten."""
+
+    def __init__(self) -> None:
+        self._kept: dict[LineId, tuple[Line, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, lines: Iterable[Line]) -> list[str]:
+        """In the order of the lines, without the closing brace, so that a state can follow."""
+        before, self._kept = self._kept, {}
+        for line in lines:
+            found = before.get(line.id)
+            self._kept[line.id] = found if found and found[0] is line else (line, _labels(line))
+        return [labels for _, labels in self._kept.values()]
+
+
+class Exposition:
+    """What `/metrics` says. Its labels are written by whoever asks, on the center's loop."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._labels = Labels()
+
+    def text(self) -> bytes:
+        """Everything as Prometheus text."""
+        board = self._desk.board
+        found = list(_standings(board))
+        labels = self._labels.of(line for line, _, _ in found)
+        rows = [_Row(text, standing, figures) for text, (_, standing, figures) in zip(labels, found, strict=True)]
+        parts = (*_of_lines(rows), *_of_center(self._desk), *_counters(board.counts))
+        return "".join(parts).encode() + generate_latest(_PROCESS)
 
 
 def _family(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> str:
@@ -67,29 +109,21 @@ def _family(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> str:
 
 class _Row(NamedTuple):
     labels: str
-    """Without the closing brace, so that a state can follow."""
+    """Without the closing brace."""
     standing: Standing
     figures: Figures
 
 
-_LABELS: dict[LineId, tuple[Line, str]] = {}
-
-
 def _labels(line: Line) -> str:
-    kept = _LABELS.get(line.id)
-    if kept is None or kept[0] is not line:
-        pairs = {"line": line.id, "cluster": line.scope.cluster, "provider": line.provider}
-        text = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items() if value)
-        kept = _LABELS[line.id] = (line, f"{{{text}")
-    return kept[1]
+    pairs = {"line": line.id, "cluster": line.scope.cluster, "provider": line.provider}
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items() if value)
 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _of_lines(board: Board) -> Iterator[str]:
-    rows = list(_rows(board))
+def _of_lines(rows: Sequence[_Row]) -> Iterator[str]:
     whole = [(f"{row.labels}}}", row) for row in rows]
     yield _family(
         "line_weight",
@@ -123,13 +157,13 @@ _FIGURES: Final = {
 }
 
 
-def _rows(board: Board) -> Iterator[_Row]:
+def _standings(board: Board) -> Iterator[tuple[Line, Standing, Figures]]:
     now_ms = board.clock()
     for cell in board.cells():
         cluster = cell.value
         for standing in cluster.snapshot.standings:
             figures = board.readings.figures(standing.line, now_ms, fresh_ms=cluster.rules.quorum.fresh_ms)
-            yield _Row(_labels(cluster.lines[standing.line]), standing, figures)
+            yield cluster.lines[standing.line], standing, figures
 
 
 def _one_of(rows: Iterable[_Row], states: tuple[Health, ...] | tuple[Gate, ...]) -> Iterator[Sample]:
@@ -168,9 +202,10 @@ def _of_center(desk: Desk) -> Iterator[str]:
     yield _family(
         "journal_writable", "gauge", "1 while the journal takes records.", [("", int(not board.journal_fault))]
     )
-    for name, value in desk.journal_figures().items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        yield _family(f"journal_{name}", kind, f"Journal: {name.replace('_', ' ')}.", [("", value)])
+    figures = desk.journal_figures()
+    for name, (known, kind, help_) in _JOURNAL.items():
+        if known in figures:
+            yield _family(f"journal_{name}", kind, help_, [("", figures[known])])
 
 
 def _counters(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:

@@ -242,7 +242,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         stream=parts.stream,
         document=lambda: parts.documents.current,
         explain=explainer.explain,
-        journal_figures=lambda: {"lost_records_total": journal.lost},
+        journal_figures=journal.figures,
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

@@ -16,7 +16,7 @@ from reachline.center.api import docs, live, posting, reading, serving
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
 from reachline.center.api.refused import RefusedError
-from reachline.center.metrics import exposition
+from reachline.center.metrics import Exposition
 from reachline.errors import RemoteProtocolError
 from reachline.net.http import Application
 from reachline.wire import view
@@ -62,7 +62,7 @@ class _Console(StaticFiles):
 
 
 def _health(app: FastAPI, desk: Desk) -> None:
-    board = desk.board
+    board, exposition = desk.board, Exposition(desk)
 
     @app.get("/healthz", tags=["health"])
     async def healthz() -> Response:
@@ -85,7 +85,7 @@ def _health(app: FastAPI, desk: Desk) -> None:
     @app.get("/metrics", tags=["health"])
     async def metrics() -> Response:
         """Prometheus text."""
-        return Response(exposition(desk), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(exposition.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _errors(app: FastAPI) -> None:
