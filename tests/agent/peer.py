@@ -49,6 +49,8 @@ class Center:
     streams: list[Transport] = field(default_factory=list)
     server: rpc.Server | None = None
     credentials: grpc.ServerCredentials | None = None
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Guards the streams: gRPC takes one write at a time, and a test's word may meet an acknowledgement."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -72,6 +74,10 @@ class Center:
     async def say(self, frame: Frame) -> None:
         """To every agent that is attached."""
         for stream in self.streams:
+            await self._send(stream, frame)
+
+    async def _send(self, stream: Transport, frame: Frame) -> None:
+        async with self.writing:
             await stream.send(encode(frame), 5)
 
     async def _attached(self, transport: Transport, _: str) -> None:
@@ -87,11 +93,11 @@ class Center:
             await asyncio.Event().wait()
         final = bool(self.refusal) and self.final
         welcome = Welcome(protocol=self.protocol, release="test", epoch=1, refused=self.refusal, final=final)
-        await transport.send(encode(welcome), 5)
+        await self._send(transport, welcome)
         if self.refusal:
             return
         self.streams.append(transport)
-        await transport.send(encode(self.plan), 5)
+        await self._send(transport, self.plan)
         if not self.reads:
             await asyncio.Event().wait()
         async for data in frames:
@@ -103,7 +109,7 @@ class Center:
             case Heartbeat():
                 self.beats.append(frame)
                 if self.acks:
-                    await transport.send(encode(Ack(sequence=frame.sequence)), 5)
+                    await self._send(transport, Ack(sequence=frame.sequence))
             case Bye():
                 self.byes.append(frame)
             case _:

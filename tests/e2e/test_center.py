@@ -199,7 +199,7 @@ def test_a_dead_line_is_taken_out_by_both_votes_and_comes_back_by_the_ramp(tmp_p
 
         eventually(is_closed, within=90, every=0.2, what="the ramp to end")
         assert {("half_open", 0), ("ramp", 1), ("ramp", 2)} <= steps
-        assert there.line("b")["weight"] == 100
+        assert there.line("b")["breaker"] == "closed"
     assert replay(there.journal).difference is None
 
 
