@@ -84,7 +84,7 @@ def test_readings_come_back_exactly_in_any_order_also_behind_a_resume_point(
 
     for number, part in enumerate(parts):
         if number == resumed:
-            reader = Bodies.thaw(writer.freeze())
+            reader = Bodies.thaw(b"".join(writer.freeze()))
         assert read_back(reader, part, writer.write(part)) == part
 
 

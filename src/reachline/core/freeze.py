@@ -1,16 +1,16 @@
-"""Checkpoints: a ledger as canonical JSON and back. Holds a schema number; refuses what it does not know."""
+"""Checkpoints: canonical JSON back into a ledger, and all of it at once. Refuses a schema that it does not know."""
 
 from __future__ import annotations
 
 import json
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from reachline.core import rules as rules_record
 from reachline.core.breaker import Breaker
 from reachline.core.judge import Judgement
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
+from reachline.core.still import SCHEMA, STANDING, flat, shown_line, slices, still
 from reachline.errors import JournalError
 from reachline.model import (
     Endpoint,
@@ -30,44 +30,12 @@ from reachline.model import (
 if TYPE_CHECKING:
     from reachline.core.ledger import Ledger
 
-__all__ = ["SCHEMA", "decode", "decode_lines", "encode", "encode_lines", "flat"]
-
-SCHEMA: Final = 1
-
-
-def flat(value: Any) -> Any:
-    """NamedTuples as lists, enums as their value, sets sorted: what json makes of a row."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple | list):
-        return [flat(item) for item in value]
-    if isinstance(value, frozenset):
-        return sorted(flat(item) for item in value)
-    return value
+__all__ = ["decode", "decode_lines", "encode", "encode_lines", "flat"]
 
 
 def encode(ledger: Ledger) -> bytes:
-    """The whole state between two ticks, pending evidence included."""
-    document = {
-        "schema": SCHEMA,
-        "scope": [ledger.scope.cluster, ledger.scope.tenant],
-        "rules": json.loads(rules_record.encode(ledger.rules)),
-        "lines": [_line(line) for line in ledger.lines.values()],
-        "vantages": flat(ledger.poll.vantages),
-        "version": list(ledger.board.version),
-        "rows": {line: flat(row) for line, row in ledger.rows.items()},
-        "ballots": {
-            line: {vantage: flat(b) for vantage, b in held.items()} for line, held in ledger.poll.ballots.items()
-        },
-        "heard": [[line, heard] for line, heard in ledger.poll.heard_ms.items()],
-        "fresh": sorted(ledger.fresh),
-        "called": sorted(ledger.called),
-        "stale": ledger.stale,
-        "published": {line: _standing(standing) for line, standing in ledger.board.standings.items()},
-        "panic": ledger.board.panic,
-        "issued_ms": ledger.board.issued_ms,
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    """The whole state at once."""
+    return b"".join(slices(still(ledger)))
 
 
 def decode(frozen: bytes, kind: type[Ledger]) -> Ledger:
@@ -107,7 +75,7 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
 
 def encode_lines(lines: tuple[Line, ...]) -> bytes:
     """Lines as canonical JSON, for the journal's records."""
-    return json.dumps([_line(line) for line in lines], sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps([shown_line(line) for line in lines], sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode_lines(record: bytes) -> tuple[Line, ...]:
@@ -116,24 +84,6 @@ def decode_lines(record: bytes) -> tuple[Line, ...]:
         return tuple(_thaw_line(line) for line in json.loads(record))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise JournalError(f"not a record of lines: {error!r}") from error
-
-
-def _line(line: Line) -> dict[str, Any]:
-    end = line.endpoint
-    return {
-        "id": line.id,
-        "scope": [line.scope.cluster, line.scope.tenant],
-        "endpoint": [end.scheme, end.host, end.port, end.path, end.family],
-        "outbound": line.outbound,
-        "origin": line.origin,
-        "base": line.base,
-        "roles": flat(line.roles),
-        "provider": line.provider,
-        "groups": list(line.groups),
-        "capacity": line.capacity,
-        "drained": line.drained,
-        "vantages": flat(line.vantages),
-    }
 
 
 def _thaw_line(record: dict[str, Any]) -> Line:
@@ -170,13 +120,6 @@ def _ballot(record: list[Any]) -> Ballot:
     return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held))
 
 
-_STANDING: Final = tuple(Standing.__dataclass_fields__)
-
-
-def _standing(standing: Standing) -> list[Any]:
-    return [flat(getattr(standing, name)) for name in _STANDING]
-
-
 def _thaw_standing(record: list[Any]) -> Standing:
-    known = dict(zip(_STANDING, record, strict=True))
+    known = dict(zip(STANDING, record, strict=True))
     return Standing(**known | {"health": Health(known["health"]), "gate": Gate(known["gate"])})

@@ -42,7 +42,8 @@ class Poll:
         else:
             last = ballots.get(vantage)
             found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line))
-        ballots[vantage] = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
+        # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
+        self.ballots[line.id] = {**ballots, vantage: Ballot(found.zone, now_ms, doubt, found.vote, found.held)}
         self._doubt(line.id, found.zone)
         if found.zone is Zone.N:
             return False

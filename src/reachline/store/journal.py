@@ -1,8 +1,9 @@
 """The journal: everything that enters a ledger, on disk before it counts, and everything a ledger decides.
 
-`append` never waits and never fails; one writer thread commits what was appended in groups. A disk that refuses stops the
-journal, never the judge: the alarm says so, `durable` answers False, and once the disk takes records again a gap is marked
-and the ledgers are written anew. Knows nothing of what a ledger does with a record.
+`append` never waits and never fails; one writer thread commits what was appended in groups. A disk that hangs or refuses
+stops the journal, never the judge: the alarm says so and `durable` answers False. What waited is written once the disk takes
+records again; what was lost by then is a gap, marked and counted, behind which the ledgers are written anew. Knows nothing
+of what a ledger does with a record.
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import apsw
 
 from reachline import __version__
+from reachline.core.ledger import Ledger
+from reachline.core.still import Still, still
 from reachline.errors import JournalError, LocalProtocolError
 from reachline.model import Scope, Seconds
-from reachline.store.records import Gap, Opened, Record, Ticked
+from reachline.store.items import Cut, Entry, Mark, Opening
+from reachline.store.records import Gap, Record, Ticked
 from reachline.store.recover import Recovered, recover
-from reachline.store.segment import ROOT, Meta, Resume, Segment, SegmentWriter, Stored, create, listed, settle, size_of
-from reachline.store.writer import Cut, Entry, Keep, Mark, Writer
+from reachline.store.retention import Keep
+from reachline.store.segment import ROOT, Meta, Segment, SegmentWriter, Stored, create, listed, settle, size_of
+from reachline.store.writer import HANGS, Writer
 
-__all__ = ["Frozen", "Journal", "Recovered", "recover"]
+__all__ = ["Journal", "Recovered", "recover"]
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +42,11 @@ SEGMENT: Final[Seconds] = 3_600.0
 RESUME: Final[Seconds] = 30.0
 """A restart reads at most this much evidence (and what the writer had not committed is lost with the process)."""
 _FREEZING: Final = 100
-"""A resume point may cost one hundredth of the time: after a freeze of 0.5 s the next is 50 s away at least."""
+"""A resume point may cost the writer a hundredth of its time: after one of 0.5 s the next is 50 s away at least."""
 _LOOKED_AT: Final = 48
 """Older segments opened at a start: two days, as far back as anything but `replay` reads; some 20 ms."""
 _RETRY: Final[Seconds] = 1.0
 """How often a refused disk is asked again."""
-
-
-class Frozen(Protocol):
-    """A ledger, as far as a journal knows it."""
-
-    def freeze(self) -> bytes:
-        """The whole state, from which everything after it replays."""
 
 
 class Journal:
@@ -102,7 +100,7 @@ class Journal:
         self._appending = threading.RLock()
         """Guards everything below: sequence numbers, ledgers, due times, and the order of the writer's queue."""
         self._next = meta.first
-        self._ledgers: Mapping[Scope, Frozen] = {}
+        self._ledgers: Mapping[Scope, Ledger] = {}
         self._cut_ms = meta.opened_ms
         self._mark_ms = meta.opened_ms
         self._retry_at: Seconds | None = None
@@ -119,15 +117,22 @@ class Journal:
         """Records lost to refused writes since the journal was opened."""
         return self._writer.lost
 
+    @property
+    def is_marking(self) -> bool:
+        """Whether a resume point is being made, behind what is durable already."""
+        return self._writer.is_marking
+
     def figures(self) -> dict[str, float]:
-        """What there is to watch: `alarm` (1 while records are refused), `lost`, `waiting`, `committed`, `segments`, `bytes`,
-        `damaged`.
+        """What there is to watch: `alarm` (1 while records do not get to the disk), `lost`, `waiting`, `age` of the oldest,
+        `hung` (times the disk hung), `committed`, `segments`, `bytes`, `damaged`.
         """
         paths = listed(self._writer.directory)
         return {
             "alarm": float(bool(self.alarm)),
             "lost": float(self.lost),
             "waiting": float(self._writer.waiting),
+            "age": self._writer.age,
+            "hung": float(self._writer.hung),
             "committed": float(self._writer.committed),
             "segments": float(len(paths)),
             "damaged": float(len(self.damaged)),
@@ -139,7 +144,7 @@ class Journal:
         start_ms, start_ns = self._start_ms, self._start_ns
         return lambda: start_ms + (time.monotonic_ns() - start_ns) // 1_000_000
 
-    def follow(self, ledgers: Mapping[Scope, Frozen]) -> int:
+    def follow(self, ledgers: Mapping[Scope, Ledger]) -> int:
         """From here on these ledgers' records are kept; their state is the first record of each. Replaces the last set.
 
         The sequence number of the last opening, for `durable`.
@@ -160,11 +165,20 @@ class Journal:
             return sequence
 
     async def durable(self, sequence: int) -> bool:
-        """True once the record of that number is on disk; False as soon as it is known that it will not be."""
+        """True once the record of that number is on disk; False as soon as it is known that it will not be, and while the
+        disk hangs: then it may still get there, but nobody should wait for that.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         answer = self._writer.watch(sequence, loop, future)
-        return await future if answer is None else answer
+        if answer is not None:
+            return answer
+        try:
+            while not future.done() and (patience := HANGS - self._writer.age) > 0:
+                await asyncio.wait((future,), timeout=patience)
+            return future.done() and future.result()
+        finally:
+            self._writer.forget(future)
 
     def flush(self, timeout: Seconds) -> bool:
         """`durable` of everything appended so far, for callers without a loop; False also when `timeout` passes."""
@@ -192,33 +206,30 @@ class Journal:
         elif at_ms - self._cut_ms >= self._segment_ms:
             self._cut(at_ms, continues=True)
         elif self._ledgers and at_ms >= self._mark_ms:
-            frozen = self._freeze(at_ms)
-            self._writer.put(Mark(Resume(self._next - 1, at_ms, frozen)))
+            self._writer.put(Mark(self._next - 1, at_ms, self._held(at_ms)))
 
     def _retry(self, at_ms: int) -> None:
+        if self._writer.hangs:
+            return  # a writer that is stuck can tell nothing of the disk
         if self._retry_at is None:
             self._retry_at = time.monotonic() + _RETRY
         elif time.monotonic() >= self._retry_at:
             self._retry_at = None
             self._cut(at_ms, continues=False, gap=True)
 
-    def _freeze(self, at_ms: int) -> tuple[tuple[Scope, bytes], ...]:
-        started = time.perf_counter()
-        frozen = tuple((scope, ledger.freeze()) for scope, ledger in self._ledgers.items())
-        spent_ms = round((time.perf_counter() - started) * 1_000)
-        self._mark_ms = at_ms + max(self._resume_ms, spent_ms * _FREEZING)
-        return frozen
+    def _held(self, at_ms: int) -> tuple[tuple[Scope, Still], ...]:
+        """All ledgers as they stand; the writer turns them into bytes in its own time."""
+        self._mark_ms = at_ms + max(self._resume_ms, round(self._writer.freezing * 1_000) * _FREEZING)
+        return tuple((scope, still(ledger)) for scope, ledger in self._ledgers.items())
 
     def _cut(self, at_ms: int, *, continues: bool, gap: bool = False) -> int:
         """A new segment that opens with all ledgers; the current one if nothing is in it yet."""
         lost = self._writer.forgive() if gap else None
-        entries: list[Entry] = []
+        entries: list[Entry | Opening] = []
         if lost is not None:
             record = Gap(at_ms=at_ms, since_ms=lost.since_ms, lost=lost.records, reason=lost.reason)
             entries.append(Entry(self._take(), record))
-        for scope, checkpoint in self._freeze(at_ms):
-            opened = Opened(scope=scope, at_ms=at_ms, checkpoint=checkpoint, continues=continues)
-            entries.append(Entry(self._take(), opened))
+        entries += [Opening(self._take(), at_ms, scope, ledger, continues) for scope, ledger in self._held(at_ms)]
         unix_ms = time.time_ns() // 1_000_000
         self._writer.put(Cut(tuple(entries), at_ms, unix_ms))
         self._cut_ms = at_ms

@@ -8,7 +8,7 @@ nothing, a quiet one about a byte a line. What was written is what is read, valu
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import add, sub
 from typing import Final
 
@@ -49,6 +49,8 @@ class _Shape(msgspec.Struct, array_like=True):
 _Body = tuple[int, int, tuple[VantageId, _Keys] | None, bool, bytes]
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
+_ARRAY: Final = b"\xdd"
+"""msgpack's mark of an array whose length follows in four bytes."""
 _BODY: Final = msgspec.msgpack.Decoder(_Body)
 _SHAPES: Final = msgspec.msgpack.Decoder(list[_Shape])
 
@@ -87,9 +89,10 @@ class Shapes:
                 raise JournalError(f"part of shape {number} out of order")
         return shape.vantage, doubt, _rows(shape)
 
-    def freeze(self) -> bytes:
-        """Every shape with its columns."""
-        return zlib.compress(_ENCODE(self._shapes), 1)
+    def freeze(self) -> Iterator[bytes]:
+        """Every shape with its columns as they are at the call, in pieces; joined they are what `thaw` reads."""
+        held = [(shape.scope, shape.vantage, shape.keys, shape.columns) for shape in self._shapes]
+        return _frozen(held)
 
     @classmethod
     def thaw(cls, frozen: bytes) -> Shapes:
@@ -105,6 +108,14 @@ class Shapes:
         self._numbers[shape.scope, shape.vantage, shape.keys] = len(self._shapes)
         self._shapes.append(shape)
         return len(self._shapes) - 1
+
+
+def _frozen(shapes: Sequence[tuple[Scope, VantageId, _Keys, tuple[Column, ...]]]) -> Iterator[bytes]:
+    press = zlib.compressobj(1)
+    yield press.compress(_ARRAY + len(shapes).to_bytes(4, "big"))
+    for shape in shapes:
+        yield press.compress(_ENCODE(shape))
+    yield press.flush()
 
 
 def _body(number: int, doubt: int, new: tuple[VantageId, _Keys] | None, packed: bytes) -> bytes:

@@ -8,6 +8,7 @@ files, threads and clocks.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
@@ -167,8 +168,8 @@ class Bodies:
     def __init__(self, shapes: Shapes | None = None) -> None:
         self._shapes = shapes or Shapes()
 
-    def freeze(self) -> bytes:
-        """What the next body depends on, so that reading can begin behind it."""
+    def freeze(self) -> Iterator[bytes]:
+        """What the next body depends on at the call, so that reading can begin behind it; in pieces, to be joined."""
         return self._shapes.freeze()
 
     @classmethod

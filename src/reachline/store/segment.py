@@ -106,7 +106,7 @@ class Resume(NamedTuple):
     seq: int
     at_ms: int
     ledgers: tuple[tuple[Scope, bytes], ...]
-    bodies: bytes = b""
+    bodies: bytes
 
 
 def seal(previous: bytes, columns: tuple[int, int, int], scope: Scope | None, body: bytes) -> bytes:
@@ -214,7 +214,7 @@ class SegmentWriter:
         self._connection.execute("PRAGMA synchronous=FULL")
 
     def write(self, records: Iterable[tuple[int, Record]], resume: Resume | None = None) -> None:
-        """All of it in one transaction, on disk when this returns; `resume` stands behind the last record."""
+        """All of it in one transaction, on disk when this returns; `resume` stands behind some record already written."""
         self.fresh = False
         chain, rows = self.chain, []
         with self._connection:
@@ -227,6 +227,10 @@ class SegmentWriter:
             if resume is not None:
                 self._resume(resume)
         self.chain = chain
+
+    def bodies(self) -> Iterator[bytes]:
+        """What a resume point behind the newest record needs of the bodies before it, in pieces."""
+        return self._bodies.freeze()
 
     def close(self) -> None:
         """The log is folded in; the segment is one file unless a reader still holds it."""
@@ -246,7 +250,7 @@ class SegmentWriter:
         place = resume.seq, resume.at_ms
         rows = [(self._scope(scope), *place, frozen) for scope, frozen in resume.ledgers]
         self._connection.execute("DELETE FROM resume")
-        self._connection.executemany("INSERT INTO resume VALUES(?,?,?,?)", [(0, *place, self._bodies.freeze()), *rows])
+        self._connection.executemany("INSERT INTO resume VALUES(?,?,?,?)", [(0, *place, resume.bodies), *rows])
 
 
 class Segment:
