@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -178,10 +179,28 @@ def test_a_port_in_use_is_named_in_one_line() -> None:
         first = await rpc.serve(["127.0.0.1:0"], echo)
         address = f"127.0.0.1:{first.ports[0]}"
         with pytest.raises(ConfigError) as caught:
-            await rpc.serve([address], echo)
+            await rpc.serve([address], echo, places={address: "reach.yaml:3:9"})
         (problem,) = caught.value.problems
-        assert problem.place == address
+        assert (problem.place, problem.rule) == ("reach.yaml:3:9", "the address is in use")
         assert "\n" not in str(problem)
         await first.close(0)
 
     go(work())
+
+
+@pytest.mark.parametrize(
+    ("address", "rule"),
+    [
+        ("192.0.2.1:0", "no interface of this machine has this address"),
+        ("nowhere.invalid:0", "the name does not resolve"),
+        ("unix:/no/such/directory/center.sock", "No such file or directory"),
+        (f"unix:/{'long' * 40}", "cannot listen here (AF_UNIX path too long)"),
+    ],
+)
+def test_why_an_address_cannot_be_had_is_said(address: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=f"{re.escape(address)}: center.grpc: {re.escape(rule)}"):
+        go(_served(address))
+
+
+async def _served(address: str) -> None:
+    await rpc.serve([address], echo)

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import grpc
-
 from reachline.center.api.app import application
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board, ConfigStatus
@@ -207,7 +205,8 @@ def _expected(document: Document) -> dict[VantageId, Expected]:
 async def _agents_served(document: Document, options: Options, parts: _Parts) -> rpc.Server:
     """Agents are let in until the server is closed."""
     addresses = (document.center.grpc, *options.also)
-    return await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document))
+    places = {document.center.grpc: document.place(("center", "grpc"))}
+    return await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document), places=places)
 
 
 def _reached(document: Document, options: Options, agents: rpc.Server) -> tuple[str, ...]:
@@ -220,17 +219,15 @@ def _shown(address: str, port: int) -> str:
     return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
 
-def _credentials(document: Document) -> grpc.ServerCredentials | None:
+def _credentials(document: Document) -> rpc.ServerCredentials | None:
     tls = document.center.tls
     if tls is None:
         return None
     try:
-        pair = (Path(tls.key).read_bytes(), Path(tls.certificate).read_bytes())
-        roots = Path(tls.client_ca).read_bytes() if tls.client_ca else None
+        return rpc.server_credentials(certificate=tls.certificate, key=tls.key, client_ca=tls.client_ca or "")
     except OSError as error:
-        rule = f"cannot be read ({error.strerror})"
-        raise ConfigError(Problem(place="tls", path="center.tls", value=str(error.filename), rule=rule)) from error
-    return grpc.ssl_server_credentials([pair], root_certificates=roots, require_client_auth=roots is not None)
+        place, rule = document.place(("center", "tls")), f"cannot be used ({error.strerror})"
+        raise ConfigError(Problem(place=place, path="center.tls", value=str(error.filename), rule=rule)) from error
 
 
 def _desk(document: Document, options: Options, journal: Journal, parts: _Parts) -> Desk:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -16,6 +15,7 @@ import uvicorn
 
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
+from reachline.net.binding import refused
 
 __all__ = ["Application", "Bound", "Identity", "bind", "proven", "serving", "split_address"]
 
@@ -78,8 +78,7 @@ def bind(address: str, *, path: str, place: str = "bind", scheme: str = "http") 
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
-        rule = f"the name does not resolve ({error.strerror})"
-        raise ConfigError(Problem(place=place, path=path, value=address, rule=rule)) from error
+        raise ConfigError(refused(error, address, path=path, place=place)) from error
     listener = socket.socket(family, kind, proto)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -87,7 +86,7 @@ def bind(address: str, *, path: str, place: str = "bind", scheme: str = "http") 
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(refused_bind(error, address, path=path, place=place)) from error
+        raise ConfigError(refused(error, address, path=path, place=place)) from error
     listener.setblocking(False)
     shown = f"[{host}]" if ":" in host else host
     return Bound(listener, f"{scheme}://{shown}:{listener.getsockname()[1]}")
@@ -104,24 +103,9 @@ def _bind_path(name: str, *, path: str, place: str) -> Bound:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(refused_bind(error, f"unix:{name}", path=path, place=place)) from error
+        raise ConfigError(refused(error, f"unix:{name}", path=path, place=place)) from error
     listener.setblocking(False)
     return Bound(listener, f"unix:{name}")
-
-
-def refused_bind(error: OSError, address: str, *, path: str, place: str) -> Problem:
-    """Why an address cannot be taken, in one line."""
-    hint = ""
-    match error.errno:
-        case errno.EADDRINUSE:
-            rule, hint = "the address is in use", "stop who listens there (`ss -ltnp` names it) or choose another port"
-        case errno.EACCES | errno.EPERM:
-            rule, hint = "no permission to bind it", "ports below 1024 need privileges"
-        case errno.EADDRNOTAVAIL:
-            rule = "no interface of this machine has this address"
-        case number:
-            rule = os.strerror(number or 0)
-    return Problem(place=place, path=path, value=address, rule=rule, hint=hint)
 
 
 @asynccontextmanager

@@ -2,6 +2,8 @@
 
 Refuses to know what a frame says. Works over TCP (`host:port`) and Unix sockets (`unix:/path`).
 
+Nothing else imports gRPC: what it does at its import, and what it prints, is decided here.
+
 Errors, mapped once: ConnectionError (the peer is away, or went), TimeoutError (it did not take a frame in time),
 RemoteProtocolError (it refuses what we do), ConfigError (an address that cannot be had).
 """
@@ -11,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 # The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
@@ -23,16 +26,30 @@ import grpc
 import grpc.aio
 
 from reachline.abc import Transport
-from reachline.errors import ConfigError, LocalProtocolError, Problem, RemoteProtocolError
+from reachline.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from reachline.model import Seconds
+from reachline.net.binding import refused, why_refused
 from reachline.wire.frame import MAX_FRAME
 
-__all__ = ["ATTACH", "Attached", "Attachment", "Credentials", "Server", "attach", "client_credentials", "serve"]
+__all__ = [
+    "ATTACH",
+    "Attached",
+    "Attachment",
+    "Credentials",
+    "Server",
+    "ServerCredentials",
+    "attach",
+    "client_credentials",
+    "serve",
+    "server_credentials",
+]
 
 _SERVICE: Final = "reachline.v1.Center"
 _METHOD: Final = "Attach"
 Credentials = grpc.ChannelCredentials
 """What a client's TLS needs; made by `client_credentials`."""
+ServerCredentials = grpc.ServerCredentials
+"""What a server's TLS needs; made by `server_credentials`."""
 ATTACH: Final = f"/{_SERVICE}/{_METHOD}"
 
 _KEEPALIVE_MS: Final = 5_000
@@ -182,6 +199,16 @@ def client_credentials(*, ca: str, certificate: str = "", key: str = "") -> Cred
     return grpc.ssl_channel_credentials(roots, private, chain)
 
 
+def server_credentials(*, certificate: str, key: str, client_ca: str = "") -> ServerCredentials:
+    """TLS of a center that shows `certificate`; with `client_ca` only those are let in whose certificate it signed.
+
+    All are PEM files; OSError names one that is not.
+    """
+    pair = (Path(key).read_bytes(), Path(certificate).read_bytes())
+    roots = Path(client_ca).read_bytes() if client_ca else None
+    return grpc.ssl_server_credentials([pair], root_certificates=roots, require_client_auth=roots is not None)
+
+
 class Attachment:
     """The center's end of one agent's stream: a `Transport`. Lives as long as the handler that was given it."""
 
@@ -220,11 +247,12 @@ async def serve(
     addresses: Sequence[str],
     attached: Callable[[Transport, str], Awaitable[None]],
     *,
-    credentials: grpc.ServerCredentials | None = None,
+    credentials: ServerCredentials | None = None,
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> Server:
     """Listen at `addresses` (with TLS, except at Unix sockets); each agent's stream is one call of `attached(transport, peer)`, over when that returns.
 
-    ConfigError names an address that cannot be had.
+    ConfigError says why an address cannot be had; `places` is where addresses stand in a document.
     """
 
     async def handle(_: Any, context: Any) -> None:
@@ -234,22 +262,17 @@ async def serve(
     handler: Any = grpc.stream_stream_rpc_method_handler(handle)
     server = grpc.aio.server(options=_SERVER)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
-    ports = tuple(_bind(server, address, credentials) for address in addresses)
+    ports = tuple(_bind(server, address, credentials, places.get(address, address)) for address in addresses)
     await server.start()
     return Server(server, ports)
 
 
-def _bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
+def _bind(server: grpc.aio.Server, address: str, credentials: ServerCredentials | None, place: str) -> int:
     try:
         if credentials is None or address.startswith(_UNIX):
             return server.add_insecure_port(address)
         return server.add_secure_port(address, credentials)
     except RuntimeError as error:
-        problem = Problem(
-            place=address,
-            path="center.grpc",
-            value="",
-            rule="cannot listen here",
-            hint="is the port in use, or the address not of this machine?",
-        )
-        raise ConfigError(problem) from error
+        # gRPC tells the reason to its own log only.
+        reason = why_refused(address) or OSError("gRPC refuses it")
+        raise ConfigError(refused(reason, address, path="center.grpc", place=place)) from error
