@@ -229,6 +229,20 @@ def test_a_certificate_that_cannot_be_read_is_a_configuration_error(center, sync
     sync(work())
 
 
+def test_an_authority_of_clients_that_is_none_is_a_configuration_error(center, sync, certified, tmp_path):
+    _, document = certified
+    (tmp_path / "clients.pem").write_text("no certificate")
+    document = document.replace("tls: {", f"tls: {{client_ca: '{tmp_path}/clients.pem', ")
+
+    async def work():
+        said = pytest.RaisesExc(ConfigError, match="clients.pem")
+        with pytest.RaisesGroup(said, flatten_subgroups=True, allow_unwrapped=True):
+            async with center(document):
+                pass
+
+    sync(work())
+
+
 def test_the_http_door_may_be_a_unix_socket_and_a_stale_one_makes_room(center, sync, tmp_path):
     where = tmp_path / "http.sock"
     document = DOCUMENT + f"center: {{grpc: '127.0.0.1:0', http: 'unix:{where}', journal: JOURNAL}}\n"

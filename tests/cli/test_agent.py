@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 from tests.agent.peer import Center, line, plan_of, target
 
 from reachline.testing.wait import until
@@ -106,3 +108,52 @@ def test_wrong_options_are_one_line_each_and_code_two() -> None:
 
     assert done.returncode == 2
     assert [text.split(":")[1].strip() for text in done.stderr.splitlines()] == ["--id", "--center", "--source"]
+
+
+def garbage(directory: Path, kind: str) -> tuple[tuple[str, ...], str]:
+    """Options that name TLS files which are none, and the file to blame."""
+    authority = trustme.CA()
+    own, other = authority.issue_cert("v1"), authority.issue_cert("v2")
+    ca, cert, key = directory / "ca.pem", directory / "v1.pem", directory / "v1.key"
+    authority.cert_pem.write_to_path(ca)
+    own.cert_chain_pems[0].write_to_path(cert)
+    own.private_key_pem.write_to_path(key)
+    match kind:
+        case "binary":
+            ca.write_bytes(bytes(range(256)))
+        case "empty":
+            ca.write_bytes(b"")
+        case "key":
+            ca.write_bytes(key.read_bytes())
+        case "no certificate":
+            cert.write_text("no certificate")
+        case "another's key":
+            other.private_key_pem.write_to_path(key)
+        case _:
+            key.write_bytes(encrypted(own.private_key_pem.bytes()))
+    blamed = ca if kind in {"binary", "empty", "key"} else cert
+    return ("--ca", str(ca), "--cert", str(cert), "--key", str(key)), str(blamed)
+
+
+def encrypted(pem: bytes) -> bytes:
+    key = serialization.load_pem_private_key(pem, None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+@pytest.mark.parametrize("kind", ["binary", "empty", "key", "no certificate", "another's key", "key with a password"])
+def test_a_file_that_is_no_certificate_is_one_line_at_the_start_and_code_two(kind: str, tmp_path: Path) -> None:
+    options, blamed = garbage(tmp_path, kind)
+
+    done = subprocess.run(
+        [*COMMAND, "--id", "v1", "--center", "127.0.0.1:1", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"reachline: {blamed}: ")
+    assert "PEM" in line

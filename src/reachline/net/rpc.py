@@ -11,8 +11,10 @@ RemoteProtocolError (it refuses what we do), ConfigError (an address that cannot
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -191,11 +193,13 @@ async def _why(channel: grpc.aio.Channel) -> str:
 
 
 def client_credentials(*, ca: str, certificate: str = "", key: str = "") -> Credentials:
-    """TLS towards a center whose certificate `ca` (a PEM file; empty: the system's roots) signed; OSError names a file.
+    """TLS towards a center whose certificate `ca` (a PEM file; empty: the system's roots) signed.
 
-    With `certificate` and `key` we show one too. Read anew for each stream, so that a renewed file is used.
+    With `certificate` and `key` we show one too. Read anew for each stream, so that a renewed file is used. OSError names
+    a file that cannot be read, or is not what it should be.
     """
-    roots, chain, private = (Path(file).read_bytes() if file else None for file in (ca, certificate, key))
+    roots = _authorities(ca) if ca else None
+    private, chain = _proven(certificate, key) if certificate and key else (None, None)
     return grpc.ssl_channel_credentials(roots, private, chain)
 
 
@@ -204,9 +208,34 @@ def server_credentials(*, certificate: str, key: str, client_ca: str = "") -> Se
 
     All are PEM files; OSError names one that is not.
     """
-    pair = (Path(key).read_bytes(), Path(certificate).read_bytes())
-    roots = Path(client_ca).read_bytes() if client_ca else None
+    roots = _authorities(client_ca) if client_ca else None
+    pair = _proven(certificate, key)
     return grpc.ssl_server_credentials([pair], root_certificates=roots, require_client_auth=roots is not None)
+
+
+def _authorities(ca: str) -> bytes:
+    """The file's bytes, once a certificate is found in it: gRPC would take anything, and then reach nobody."""
+    text = Path(ca).read_bytes()
+    with _said_of(ca, "no certificate in PEM can be read there"):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=ca)
+    return text
+
+
+def _proven(certificate: str, key: str) -> tuple[bytes, bytes]:
+    """Key and certificate, once they are found to fit each other."""
+    pair = Path(key).read_bytes(), Path(certificate).read_bytes()
+    with _said_of(certificate, f"is no certificate in PEM that fits the key in {key} (one without a password)"):
+        # An empty password, or OpenSSL would ask the terminal for one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    return pair
+
+
+@contextmanager
+def _said_of(file: str, rule: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise OSError(errno.EINVAL, rule, file) from error
 
 
 class Attachment:
