@@ -136,3 +136,29 @@ def test_a_timeout_inside_the_block_is_late_at_once() -> None:
         asyncio.run(call())
 
     assert columns(made) == {"late": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "nonsense"),
+    [("status", "503"), *((method, each) for method in ("status", "fail") for each in (None, 5.5, [], object()))],
+)
+def test_an_argument_that_makes_no_sense_is_counted_and_the_block_goes_on(method: str, nonsense: object) -> None:
+    made, reached = cluster(), False
+
+    with made.attempt() as call:
+        getattr(call, method)(nonsense)
+        reached = True
+
+    assert reached
+    assert columns(made) == {"ok": 1}
+    assert made.stats().misuses == 1
+
+
+def test_an_argument_that_makes_no_sense_leaves_the_word_before_it() -> None:
+    made = cluster()
+
+    with made.attempt() as call:
+        call.status(503)
+        call.status(None)  # type: ignore[arg-type]
+
+    assert columns(made) == {"errors": 1}

@@ -561,3 +561,40 @@ def test_a_lock_held_by_another_thread_at_the_fork_does_not_hang_the_child() -> 
     made.lose("a")
 
     assert made.cluster.open_lines() == ("payments/a",)
+
+
+@pytest.mark.parametrize("nonsense", [None, "payments/a", (), object()], ids=repr)
+def test_a_report_without_a_pick_is_ignored_and_counted(nonsense: Any) -> None:
+    made = world(listed("a"))
+
+    made.cluster.report(nonsense)
+    made.cluster.report(nonsense, "refused")
+
+    assert made.cluster.stats().calls == Totals()
+    assert made.cluster.stats().misuses == 2
+
+
+@pytest.mark.parametrize("nonsense", [5, float("nan"), [], TimeoutError()], ids=repr)
+def test_a_report_whose_failure_is_no_word_proves_nothing(nonsense: Any) -> None:
+    made = world(listed("a"), listed("b"))
+    made.lose("a")
+    made.pass_time(6)
+    trial = made.find("a")
+    assert trial.is_trial
+
+    made.cluster.report(trial, nonsense)
+
+    assert made.cluster.stats().calls == Totals(failed=2, unproven=1)
+    assert made.cluster.stats().misuses == 1
+    assert made.find("a").is_trial
+
+
+def test_misuse_is_logged_once_by_its_type(caplog: pytest.LogCaptureFixture) -> None:
+    made = world(listed("a"))
+
+    for secret in ("s3cret", None, "s3cret"):
+        made.cluster.report(secret)  # type: ignore[arg-type]
+
+    (record,) = [each for each in caplog.records if each.getMessage() == "argument_ignored"]
+    assert (vars(record)["cluster"], vars(record)["method"], vars(record)["argument"]) == ("payments", "report", "str")
+    assert "s3cret" not in str(vars(record))

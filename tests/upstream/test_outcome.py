@@ -7,12 +7,13 @@ import socket
 import ssl
 import urllib.error
 from email.message import Message
+from http import HTTPStatus
 
 import httpx2
 import pytest
 
 from reachline.model import Failure
-from reachline.upstream.outcome import Column, column_of, failure_of, failure_of_name, failure_of_status
+from reachline.upstream.outcome import Column, column_of, column_of_status, column_of_word, failure_of
 
 
 def raised(kind: type[Exception], cause: BaseException) -> Exception:
@@ -126,12 +127,32 @@ def test_each_failure_has_its_column(failure: Failure | None, column: Column) ->
     assert column_of(failure) is column
 
 
-@pytest.mark.parametrize(("status", "failure"), [(200, None), (404, None), (499, None), (500, Failure.STATUS)])
-def test_a_server_error_begins_at_500(status: int, failure: Failure | None) -> None:
-    assert failure_of_status(status) is failure
+@pytest.mark.parametrize(
+    ("status", "column"),
+    [
+        (200, Column.OK),
+        (404, Column.OK),
+        (499, Column.OK),
+        (500, Column.ERRORS),
+        (HTTPStatus.BAD_GATEWAY, Column.ERRORS),
+    ],
+)
+def test_a_server_error_begins_at_500(status: int, column: Column) -> None:
+    assert column_of_status(status) is column
 
 
 def test_failures_go_by_their_names() -> None:
-    assert failure_of_name("timeout") is Failure.TIMEOUT
-    assert failure_of_name(Failure.TLS) is Failure.TLS
-    assert failure_of_name("bad luck") is None
+    assert column_of_word("timeout") is Column.LATE
+    assert column_of_word(Failure.STATUS) is Column.ERRORS
+    assert column_of_word("bad luck") is Column.FAILED
+
+
+@pytest.mark.parametrize("nonsense", [None, 5, float("nan"), b"reset", [], {}, object(), TimeoutError()], ids=repr)
+def test_what_is_neither_word_nor_status_has_no_column(nonsense: object) -> None:
+    assert column_of_word(nonsense) is None
+    assert isinstance(nonsense, int) or column_of_status(nonsense) is None
+
+
+@pytest.mark.parametrize("nonsense", [True, "503", 503.0])
+def test_a_status_is_a_whole_number(nonsense: object) -> None:
+    assert column_of_status(nonsense) is None

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from reachline.model import Failure, LineId, Seconds
-from reachline.upstream.outcome import Column, FailureName, column_of, failure_of, failure_of_name, failure_of_status
+from reachline.upstream.outcome import Column, FailureName, column_of, column_of_status, column_of_word, failure_of
 
 if TYPE_CHECKING:
     from reachline.upstream.cluster import Cluster
@@ -77,11 +77,18 @@ class Attempt:
 
     def fail(self, failure: FailureName | Failure = "reset") -> None:
         """The call failed so, though nothing was raised. A name that we do not know counts as a transport failure."""
-        self._column = column_of(failure_of_name(failure) or Failure.PROTOCOL)
+        self._say(column_of_word(failure), "fail", failure)
 
     def status(self, code: int) -> None:
         """The call was answered with this HTTP status: 500 and above is a server error, all else is well."""
-        self._column = column_of(failure_of_status(code))
+        self._say(column_of_status(code), "status", code)
+
+    def _say(self, column: Column | None, method: str, argument: object) -> None:
+        """The last word so far; one that makes no sense leaves what was said before, or what the block's end says."""
+        if column is None:
+            self._cluster.misused(method, argument)
+        else:
+            self._column = column
 
     def __enter__(self) -> Self:
         cluster = self._cluster

@@ -31,7 +31,7 @@ from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.listing import LineList, Listed, Pick, terms
-from reachline.upstream.outcome import Column, FailureName, column_of, failure_of_name
+from reachline.upstream.outcome import Column, FailureName, column_of_word
 from reachline.upstream.tally import Tally, Totals
 
 __all__ = ["Cluster", "ClusterStats", "Source"]
@@ -41,6 +41,7 @@ _log: Final = logging.getLogger(__name__)
 Source = Literal["none", "static", "cache", "center"]
 """Where the present lines come from."""
 
+_OK: Final = Column.OK
 _FAILED: Final = Column.FAILED
 _LATE: Final = Column.LATE
 """By name here, as in `attempt`: on the way of every call."""
@@ -64,13 +65,15 @@ class ClusterStats:
     open: tuple[LineId, ...]
     trips: int
     refused_versions: int
+    misuses: int
+    """Arguments of `report`, `fail` and `status` that are none, and were ignored."""
     calls: Totals
 
 
 class Cluster:
     """Lists and timers are written by the driver alone; breakers by whoever ends a call, under `_lock`.
 
-    `_lock` guards `_rows`, `_trips` and the making of a new picker. `pick` reads one reference and takes no lock.
+    `_lock` guards `_rows`, `_trips`, `_misuses` and the making of a new picker. `pick` reads one reference and takes no lock.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Cluster:
         self._rows: dict[LineId, LocalBreaker] = {}
         self._trips = 0
         self._refused = 0
+        self._misuses = 0
         self._source: Source = "none"
         self._heard_ms = _NEVER
         self._list = LineList(cluster=name, lines=())
@@ -132,9 +136,17 @@ class Cluster:
         return Attempt(self, key)
 
     def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
-        """How a call on a `pick` ended, where no `attempt` was used; None is well."""
-        known = None if failure is None else failure_of_name(failure) or Failure.PROTOCOL
-        self.record(pick, column_of(known))
+        """How a call on a `pick` ended, where no `attempt` was used; None is well.
+
+        Without a pick nothing is counted but the misuse; with a failure that is no word, the call proves nothing.
+        """
+        if not _is_pick(pick):
+            self.misused("report", pick)
+            return
+        column = _OK if failure is None else column_of_word(failure)
+        if column is None:
+            self.misused("report", failure)
+        self.record(pick, Column.NONE if column is None else column)
 
     @property
     def version(self) -> Version | None:
@@ -164,6 +176,7 @@ class Cluster:
             open=self.open_lines(),
             trips=self._trips,
             refused_versions=self._refused,
+            misuses=self._misuses,
             calls=self.tally.totals(),
         )
 
@@ -214,6 +227,15 @@ class Cluster:
         if column is _FAILED or column is _LATE or line in self._rows:
             self._judge(pick, column)
 
+    def misused(self, method: str, argument: object) -> None:
+        """A caller's argument made no sense: counted each time, logged the first time, and never the end of its call."""
+        with self._lock:
+            self._misuses += 1
+            is_first = self._misuses == 1
+        if is_first:
+            extra = {"cluster": self.name, "method": method, "argument": type(argument).__name__}
+            _log.warning("argument_ignored", extra=extra)
+
     def take(self, service: str) -> tuple[Outcome, ...]:
         """Outcomes since the last take; those of lines that no center published are nobody's business."""
         taken = self.tally.take(service)
@@ -243,7 +265,7 @@ class Cluster:
         choose as its parent does.
         """
         self._lock, self._rng, self.tally = threading.Lock(), rng, Tally()
-        self._rows, self._trips = {}, 0
+        self._rows, self._trips, self._misuses = {}, 0, 0
         self._asleep = True
         self._remake(self._now_ms())
         self._picker = _EMPTY
@@ -366,3 +388,8 @@ class Cluster:
         self._made, self._made_ms = WeightedRandom(picks, weights), now_ms
         if not self._asleep:
             self._picker = self._made
+
+
+def _is_pick(pick: object) -> bool:
+    """Whether it is what `pick` returned; a caller without a type checker may pass the None it got."""
+    return isinstance(pick, Pick)

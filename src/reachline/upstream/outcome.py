@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from reachline.model import Failure
 
-__all__ = ["Column", "FailureName", "column_of", "failure_of", "failure_of_name", "failure_of_status"]
+__all__ = ["Column", "FailureName", "column_of", "column_of_status", "column_of_word", "failure_of"]
 
 FailureName = Literal[
     "timeout", "refused", "reset", "unreachable", "resolve", "tls", "proxy", "protocol", "status", "agent"
@@ -94,14 +94,23 @@ def column_of(failure: Failure | None) -> Column:
     return Column.OK if failure is None else _COLUMNS.get(failure, Column.FAILED)
 
 
-def failure_of_status(status: int) -> Failure | None:
-    """A server error is the line's or its server's; anything else was answered."""
-    return Failure.STATUS if status >= 500 else None
+def column_of_status(status: object) -> Column | None:
+    """Where a call that was answered with this HTTP status is counted; None where it is no whole number."""
+    if not isinstance(status, int) or isinstance(status, bool):
+        return None
+    return column_of(_failure_of_status(status))
 
 
-def failure_of_name(name: Failure | str) -> Failure | None:
-    """The failure of that name, or None where there is none."""
-    return name if isinstance(name, Failure) else Failure.__members__.get(name.upper())
+def column_of_word(word: object) -> Column | None:
+    """Where a call that failed so, in its caller's words, is counted; None where it is no word at all.
+
+    A name that we do not know counts as a transport failure.
+    """
+    if isinstance(word, Failure):
+        return column_of(word)
+    if isinstance(word, str):
+        return column_of(Failure.__members__.get(word.upper(), Failure.PROTOCOL))
+    return None
 
 
 def failure_of(error: BaseException) -> Failure | None:
@@ -111,10 +120,15 @@ def failure_of(error: BaseException) -> Failure | None:
     """
     for each in _chain(error):
         if (status := _status(each)) is not None:
-            return failure_of_status(status)
+            return _failure_of_status(status)
         if (found := _recognised(each)) is not None:
             return found
     return Failure.AGENT
+
+
+def _failure_of_status(status: int) -> Failure | None:
+    """A server error is the line's or its server's; anything else was answered."""
+    return Failure.STATUS if status >= 500 else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
