@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import reachline
-from reachline.client.options import DEFAULT_CENTER, checked
+from reachline.client.options import DEFAULT_CENTER, Settings, checked
 from reachline.errors import ConfigError
 
 
@@ -46,6 +47,7 @@ def test_several_centers_prefixes_and_ipv6_are_read() -> None:
         ({"clusters": ["a/b"]}, "clusters: must be letters, digits, '.', '_' or '-'"),
         ({"clusters": ["a", "a"]}, "clusters: is named twice"),
         ({"wait": -1.0}, "wait: must be seconds, 0 or more"),
+        ({"wait": 10**400}, "wait: must be seconds, 0 or more"),
         ({"patience": float("nan")}, "patience: must be seconds, 0 or more"),
         ({"name": "a\nb"}, "name: must be printable text of at most 128 characters"),
         ({"service": "x" * 129}, "service: must be printable text of at most 128 characters"),
@@ -60,6 +62,42 @@ def test_several_centers_prefixes_and_ipv6_are_read() -> None:
 )
 def test_what_cannot_be_is_refused_with_its_place(arguments: dict[str, Any], problem: str) -> None:
     assert problem in problems(**arguments)
+
+
+NAMES = ("center", "clusters", *Settings.__annotations__)
+ODD: tuple[Any, ...] = (5.5, [5], b"x", object(), {5: 5}, "\0", "x", None)
+FITTING: dict[str, list[Any]] = {name: [5.5] for name in ("wait", "patience")} | {
+    name: ["x"] for name in ("clusters", "service", "name", "token")
+}
+FITTING |= {"cache": ["x", None], "static": [None], "tls": [None], "seed": [None]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in NAMES for value in ODD if value not in FITTING.get(name, ())],
+    ids=repr,
+)
+def test_a_value_of_the_wrong_kind_is_one_problem_of_its_setting(name: str, value: Any) -> None:
+    found = problems(**{name: value})
+
+    assert {re.split(r"[.:]", each)[0] for each in found} == {name}
+
+
+@pytest.mark.parametrize("name", ["wait", "patience", "seed"])
+def test_true_is_no_number(name: str) -> None:
+    assert problems(**{name: True})[0].startswith(f"{name}: must be ")
+
+
+@pytest.mark.parametrize("lines", [5, "tcp://a:1", [5], {5: 5}, {"tcp://a:1": "many"}, {"tcp://a:1": None}], ids=repr)
+def test_static_lines_of_the_wrong_kind_are_named(lines: Any) -> None:
+    assert problems(static={"payments": lines})[0].startswith("static.payments: must be ")
+
+
+def test_a_token_of_the_wrong_kind_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(DEFAULT_CENTER, "payments", {"token": b"s3cret"})  # type: ignore[typeddict-item]
+
+    assert "s3cret" not in str(caught.value)
 
 
 def test_all_problems_are_told_at_once() -> None:

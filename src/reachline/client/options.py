@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import os
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict
+from types import UnionType
+from typing import Final, NamedTuple, TypedDict, cast
 from urllib.parse import urlsplit
 
 from reachline.errors import ConfigError, Problem
@@ -28,6 +30,26 @@ _CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """As documents name clusters."""
 _WEIGHT_MOST: Final = 1_000_000
 _PORTS: Final = {"http": 80, "https": 443}
+
+_TEXT: Final = (str, "must be a text")
+_SECONDS: Final = (int | float, "must be seconds, 0 or more")
+_KINDS: Final[Mapping[str, tuple[type | UnionType, str]]] = {
+    "service": _TEXT,
+    "name": _TEXT,
+    "cache": (str | os.PathLike | None, "must be a path"),
+    "static": (Mapping | None, "must be lines by cluster"),
+    "token": _TEXT,
+    "tls": (ssl.SSLContext | str | os.PathLike | None, "must be a path, or an ssl.SSLContext"),
+    "wait": _SECONDS,
+    "patience": _SECONDS,
+    "local_breaker": (bool, "must be True or False"),
+    "seed": (int | None, "must be a whole number"),
+}
+"""What each setting may be, for callers without a type checker."""
+_NUMBERS: Final = frozenset({"wait", "patience", "seed"})
+"""True and False are none, whatever Python says."""
+_PATHS: Final = frozenset({"cache", "tls"})
+"""No path holds a NUL."""
 
 
 class CenterAddress(NamedTuple):
@@ -91,11 +113,13 @@ class Settings(TypedDict, total=False):
 def checked(center: str | Sequence[str], clusters: str | Sequence[str], settings: Settings) -> Options:
     """Options from the arguments of `connect`; ConfigError with every problem found."""
     problems = [_unknown(name) for name in settings if name not in Settings.__annotations__]
-    names = _clusters((clusters,) if isinstance(clusters, str) else tuple(clusters), problems)
-    centers = _centers((center,) if isinstance(center, str) else tuple(center), problems)
+    settings = _fitting(settings, problems)
+    names = _clusters(_texts("clusters", clusters, problems), problems)
+    centers = _centers(_texts("center", center, problems), problems)
     wait, patience = settings.get("wait", 5.0), settings.get("patience", 1.0)
     for path, seconds in (("wait", wait), ("patience", patience)):
-        if not math.isfinite(seconds) or seconds < 0:
+        # Written so that NaN is refused too.
+        if not 0 <= seconds <= threading.TIMEOUT_MAX:
             problems.append(_problem(path, repr(seconds), "must be seconds, 0 or more"))
     cache = settings.get("cache")
     options = Options(
@@ -117,7 +141,33 @@ def checked(center: str | Sequence[str], clusters: str | Sequence[str], settings
     return options
 
 
-def _centers(urls: Sequence[str], problems: list[Problem]) -> tuple[CenterAddress, ...]:
+def _fitting(settings: Settings, problems: list[Problem]) -> Settings:
+    """The settings whose values are of the right kind; the others are problems, told by their type alone."""
+    found = {}
+    for name, value in cast(Mapping[str, object], settings).items():
+        kinds, rule = _KINDS.get(name, (object, ""))
+        is_odd = (isinstance(value, bool) and name in _NUMBERS) or (name in _PATHS and "\0" in str(value))
+        if isinstance(value, kinds) and not is_odd:
+            found[name] = value
+        else:
+            problems.append(_problem(name, type(value).__name__, rule))
+    return cast(Settings, found)
+
+
+def _texts(path: str, given: object, problems: list[Problem]) -> tuple[str, ...] | None:
+    """One text or several as several; None where they are something else."""
+    if isinstance(given, str):
+        return (given,)
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    if all(isinstance(each, str) for each in found):
+        return found
+    problems.append(_problem(path, type(given).__name__, "must be a text, or a list of texts"))
+    return None
+
+
+def _centers(urls: Sequence[str] | None, problems: list[Problem]) -> tuple[CenterAddress, ...]:
+    if urls is None:
+        return ()
     if not urls:
         problems.append(_problem("center", "", "at least one address is needed", f"for example {DEFAULT_CENTER}"))
     found = [_center(url, problems) for url in urls]
@@ -144,7 +194,9 @@ def _center(url: str, problems: list[Problem]) -> CenterAddress | None:
     return None
 
 
-def _clusters(names: Sequence[str], problems: list[Problem]) -> tuple[str, ...]:
+def _clusters(names: Sequence[str] | None, problems: list[Problem]) -> tuple[str, ...]:
+    if names is None:
+        return ()
     if not names:
         problems.append(_problem("clusters", "", "at least one name is needed: only named clusters are fetched"))
     rule = "must be letters, digits, '.', '_' or '-'"
@@ -158,6 +210,10 @@ def _static(static: Static, clusters: Sequence[str], problems: list[Problem]) ->
     problems += [_problem(f"static.{name}", "", "is none of `clusters`") for name in static if name not in clusters]
     found = {}
     for cluster, lines in static.items():
+        if not _is_static(lines):
+            rule = "must be a list of addresses, or addresses with weights"
+            problems.append(_problem(f"static.{cluster}", type(lines).__name__, rule))
+            continue
         weights = dict(lines) if isinstance(lines, Mapping) else dict.fromkeys(lines, 100)
         for address, weight in weights.items():
             problems += _static_problems(f"static.{cluster}", address, weight)
@@ -167,6 +223,15 @@ def _static(static: Static, clusters: Sequence[str], problems: list[Problem]) ->
         )
         found[cluster] = LineList(cluster=cluster, lines=listed)
     return found
+
+
+def _is_static(lines: object) -> bool:
+    """Whether it holds addresses; a text alone would be taken for its letters."""
+    return (
+        isinstance(lines, Sequence | Mapping)
+        and not isinstance(lines, str)
+        and all(isinstance(each, str) for each in lines)
+    )
 
 
 def _static_problems(path: str, address: str, weight: int) -> Iterator[Problem]:
