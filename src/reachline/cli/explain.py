@@ -27,7 +27,9 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGO: Final = re.compile(r"-(\d+(?:\.\d+)?)([smhd])")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _NUMBER: Final = re.compile(r"\d{9,11}(?:\.\d+)?")
-"""Unix seconds, 1973 to 5138."""
+"""Unix seconds, from 1973 on."""
+_LATEST: Final[Seconds] = 2.0**33
+"""The year 2242, as in the center's own rule: whatever is later was meant otherwise."""
 
 
 def command(
@@ -90,20 +92,26 @@ def _from_center(center: str, line: str, at: Seconds | None) -> Mapping[str, obj
 
 def _moment(text: str, now: Seconds) -> Seconds:
     """Unix seconds of what a person wrote; a time of day is the newest one not in the future."""
+    try:
+        found = _read(text, now)
+    except (ValueError, OverflowError):
+        hint = "write 14:03:22, '2026-11-30 14:03:22', -5m, or Unix seconds"
+        raise _refused("--at", text, "is not a moment", hint) from None
+    if not 0 <= found <= _LATEST:
+        raise _refused("--at", text, "is no moment that a journal can hold", "from 1970 to 2242")
+    return found
+
+
+def _read(text: str, now: Seconds) -> Seconds:
     if match := _AGO.fullmatch(text):
         return now - float(match[1]) * _UNITS[match[2]]
     if _NUMBER.fullmatch(text):
         return float(text)
-    try:
-        if match := _CLOCK.fullmatch(text):
-            today = datetime.fromtimestamp(now).astimezone()
-            day = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(match[3] or 0), microsecond=0)
-            return (day if day <= today else day - timedelta(days=1)).timestamp()
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise _refused(
-            "--at", text, "is not a moment", "write 14:03:22, '2026-11-30 14:03:22', -5m, or Unix seconds"
-        ) from None
+    if match := _CLOCK.fullmatch(text):
+        today = datetime.fromtimestamp(now).astimezone()
+        day = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(match[3] or 0), microsecond=0)
+        return (day if day <= today else day - timedelta(days=1)).timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _refused(path: str, value: str, rule: str, hint: str) -> ConfigError:
