@@ -20,7 +20,7 @@ class ReachlineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a document: where, what stands there, which rule it breaks, what to do."""
+    """One thing wrong with a document: where, what stands there, which rule it breaks, what to do. As text always one line."""
 
     place: str
     """`file:line:column`, or the file alone."""
@@ -35,7 +35,14 @@ class Problem:
         got = f" (got {self.value})" if self.value else ""
         hint = f"; {self.hint}" if self.hint else ""
         path = f"{self.path}: " if self.path else ""
-        return f"{self.place}: {path}{self.rule}{hint}{got}"
+        return _on_one_line(f"{self.place}: {path}{self.rule}{hint}{got}")
+
+
+def _on_one_line(text: str) -> str:
+    """The text with all that would break a line or steer a terminal escaped, as Python writes it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 class ConfigError(ReachlineError):

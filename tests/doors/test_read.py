@@ -385,3 +385,38 @@ def refusal(text: str) -> tuple[Problem, ...]:
     except ConfigError as error:
         return error.problems
     return ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a\\e[31m\\nb": 1',
+        'clusters: {"a\\e[31m\\nb": {lines: ["tcp://a:1"]}}',
+        'clusters: {a: {lines: ["tcp://a\\e[2J\\r\\nb:1"]}}',
+        'clusters: {a: {lines: ["tcp://a:1"], policy: "\\x9b31m\\u2028\\u202e\\nweighted"}}',
+        'clusters: {a: {lines: ["tcp://a:1"], "preset\\n": quick}}',
+        'clusters: {a: {lines: {"b\\n\\e]0;x\\a": "tcp://a:1"}}}',
+        'agents: {"x\\ny": {token: "a\\nb", locality: {zone: "q\\n"}}}\nclusters: {a: {lines: ["tcp://a:1"]}}',
+        'version: "1\\n\\e[0m"\nclusters: {a: {lines: ["tcp://a:1"]}}',
+        'clusters: {a: &x\\y\n, b: *"\\e"}',
+        "clusters: {a: {lines: [tcp://a:1]}, a: {lines: [${env:X\\y}]}, ? [b\x85] : 1}",
+    ],
+)
+def test_a_problem_is_one_line_that_steers_no_terminal(text: str) -> None:
+    found = problems(text)
+
+    assert found
+    assert all(each.isprintable() for each in found), found
+
+
+def test_what_is_escaped_can_still_be_told() -> None:
+    (problem,) = problems('clusters: {a: {lines: ["tcp://a:1"], "pre\\e[1m\\nset": quick}}')
+
+    assert problem.startswith('r.yaml:1:38: clusters.a."pre\\x1b[1m\\nset": unknown key')
+
+
+@given(st.text(min_size=1), st.text())
+def test_no_key_and_no_value_breaks_a_line(key: str, value: str) -> None:
+    problem = Problem(place=f"{key}.yaml:1:1", path=key, value=repr(value), rule=f"is not {value}", hint=key)
+
+    assert str(problem).isprintable()
