@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -573,3 +574,31 @@ def test_a_disk_that_refuses_never_stops_the_judge_and_leaves_a_marked_gap(direc
     assert (done.difference, done.gaps) == (None, 1)
     for scope, ledger in found.ledgers.items():
         assert ledger.freeze() == Path(f"{directory}.{scope.cluster}").read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be removed there")
+def test_a_journal_removed_under_the_center_is_an_alarm_and_begins_anew(directory: Path) -> None:
+    async def remove() -> tuple[bool, str, bool]:
+        opened = Journal.open(directory)
+        ledgers = begin(opened.epoch)
+        opened.follow(ledgers)
+        await opened.durable(storm(opened, ledgers, range(20)))
+        shutil.rmtree(directory)
+        lost = await opened.durable(storm(opened, ledgers, range(20, 40)))
+        alarm = opened.alarm
+        number = 40
+
+        async def is_back() -> bool:
+            nonlocal number
+            number += 1
+            return await opened.durable(storm(opened, ledgers, range(number, number + 1)))
+
+        await until(is_back, within=10, what="the journal to begin anew")
+        opened.close()
+        return lost, alarm, not opened.alarm
+
+    lost, alarm, healed = asyncio.run(remove())
+
+    assert (lost, healed) == (False, True)
+    assert "was removed or replaced" in alarm
+    assert replay(directory).difference is None

@@ -25,7 +25,7 @@ from reachline.model import Scope
 from reachline.store.journal import Journal, recover
 from reachline.store.records import Bodies, Members, Opened, Outcomes, Reconfigured, Record, Reported, Ticked
 from reachline.store.replay import Difference, replay
-from reachline.store.segment import Segment, listed, seal
+from reachline.store.segment import Segment, discard, listed, seal
 from reachline.testing.storm import Tick, act, begin, perform
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -388,3 +388,14 @@ def test_another_python_decides_the_same_to_the_byte(recorded: Path, version: st
     assert told[0].stdout == told[1].stdout
     assert int(told[0].stdout.split()[0]) >= 20
     assert recover(recorded).ledgers
+
+
+def test_a_segment_removed_from_the_middle_is_missed(copy: Path) -> None:
+    first, middle, after, *_ = listed(copy)
+    discard(middle)
+
+    found = replay(copy).difference
+
+    assert found is not None
+    assert (found.field, found.segment) == ("removed", after.name)
+    assert first.exists()

@@ -84,7 +84,8 @@ def replay(path: Path | str) -> Replayed:
     """Recompute everything in a journal directory or one segment. JournalError where it cannot be read or compared."""
     run = _Run()
     for place in segments_of(path):
-        if not place.exists():  # retention dropped it since it was listed
+        if not place.exists():  # retention dropped it since it was listed: what follows begins anew
+            run.skip()
             continue
         with Segment(place) as segment:
             difference = run.segment(segment)
@@ -103,6 +104,10 @@ class _Run:
         self._first: Seconds | None = None
         self._last: Seconds | None = None
         self._segments = self._records = self._readings = self._ticks = self._decisions = self._gaps = 0
+
+    def skip(self) -> None:
+        """The next segment need not follow the last one."""
+        self._number = 0
 
     def segment(self, segment: Segment) -> Difference | None:
         """Replay one segment behind the ones before it."""
@@ -124,9 +129,9 @@ class _Run:
         return None
 
     def _joins(self, segment: Segment) -> Difference | None:
-        """The next segment must follow the very record that ended this one."""
+        """The next segment must follow the very record that ended this one, whatever their numbers."""
         meta = segment.meta
-        if not self._number or meta.number != self._number + 1 or meta.chain == self._chain:
+        if not self._number or meta.chain == self._chain:
             return None
         first = Stored(meta.first, 0, None, meta.opened_ms, b"", b"")
         return _difference(segment, first, "removed", recorded=meta.chain.hex(), recomputed=self._chain.hex())

@@ -162,7 +162,11 @@ def _finish(connection: apsw.Connection) -> None:
 
 
 def create(directory: Path, meta: Meta) -> Path:
-    """An empty segment, whole on disk under its name before this returns: nobody ever sees half of one."""
+    """An empty segment, whole on disk under its name before this returns: nobody ever sees half of one.
+
+    A directory that was removed under us is made again.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
     for stale in directory.glob(f"segment-*{_UNFINISHED}*"):
         stale.unlink(missing_ok=True)
     path = path_of(directory, meta.number)
@@ -212,6 +216,7 @@ class SegmentWriter:
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         self._connection.set_busy_timeout(_BUSY_MS)
         self._connection.execute("PRAGMA synchronous=FULL")
+        self._inode = path.stat().st_ino
 
     def write(self, records: Iterable[tuple[int, Record]], resume: Resume | None = None) -> None:
         """All of it in one transaction, on disk when this returns; `resume` stands behind some record already written."""
@@ -226,7 +231,16 @@ class SegmentWriter:
             self._connection.executemany("INSERT INTO records VALUES(?,?,?,?,?,?)", rows)
             if resume is not None:
                 self._resume(resume)
+        if not self._is_in_place():
+            raise JournalError(f"{self.path}: the segment being written was removed or replaced")
         self.chain = chain
+
+    def _is_in_place(self) -> bool:
+        """Whether what we write is what a reader of the directory will find: an unlinked file takes every record."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
 
     def bodies(self) -> Iterator[bytes]:
         """What a resume point behind the newest record needs of the bodies before it, in pieces."""
