@@ -111,14 +111,31 @@ def test_a_name_that_does_not_resolve_is_a_state_not_a_usage_error(good: str) ->
 
 
 def test_without_a_terminal_there_is_one_line_an_interval(good: str) -> None:
-    done = watch(good, DEAD, "--count", "4", "--interval", "0.2")
+    process = subprocess.Popen(
+        [*COMMAND, good, DEAD, *QUICK], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(4)]
 
-    lines = done.stdout.splitlines()
-    assert 2 <= len(lines) <= 8
+    process.send_signal(signal.SIGINT)
+
+    rest, _ = process.communicate(timeout=20)
+
     assert all(re.match(r"\d\d:\d\d:\d\d \d \w+", line) for line in lines)
     assert good in lines[-1]
     assert "connection refused" in lines[-1]
-    assert "\x1b" not in done.stdout
+    assert rest.endswith("\n")
+    assert "\x1b" not in "".join(lines) + rest
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_count_is_the_number_of_rows_a_target(good: str, form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        silent = f"http://127.0.0.1:{mute.getsockname()[1]}/"
+        done = watch(good, silent, "--count", "3", "--interval", "0.1", "--timeout", "0.3", "-o", form)
+
+    lines = done.stdout.splitlines()
+    assert len(lines) == {"table": 3, "json": 6, "csv": 7}[form]
 
 
 def test_csv_has_a_head_and_a_row_a_round(good: str) -> None:

@@ -106,6 +106,8 @@ async def _watch(targets: tuple[Target, ...], pace: Pace, *, count: int | None, 
             case Form.TABLE if sys.stdin.isatty() and sys.stdout.isatty():
                 await _screen(run)
                 print(markdown(run.watch.sights(run.prober)))
+            case Form.TABLE if count is not None:
+                await _each_count(run)
             case Form.TABLE:
                 await _each_interval(run, pace.interval)
     return run.watch.is_well
@@ -125,6 +127,19 @@ async def _each_interval(run: _Run, interval: Seconds) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(due):
                 await run.stop.wait()
+        print(line_of(run.watch.sights(run.prober)), flush=True)
+
+
+async def _each_count(run: _Run) -> None:
+    """One line for each round that every target has had; a last one where it is told to stop before the last round."""
+    run.listens = True
+    told = 0
+    while await run.rounds.get() is not None:
+        # A round of one target completes one line at most, so that none is told twice and none is left out.
+        if run.watch.rounds > told:
+            told += 1
+            print(line_of(run.watch.sights(run.prober)), flush=True)
+    if not run.watch.is_done:
         print(line_of(run.watch.sights(run.prober)), flush=True)
 
 

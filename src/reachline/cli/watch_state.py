@@ -183,7 +183,12 @@ class Watch:
     @property
     def is_done(self) -> bool:
         """Whether every target had its rounds."""
-        return self.count is not None and all(row.rounds >= self.count for row in self.rows.values())
+        return self.count is not None and self.rounds >= self.count
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds every target has had."""
+        return min(row.rounds for row in self.rows.values())
 
     @property
     def is_well(self) -> bool:
