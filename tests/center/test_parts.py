@@ -12,7 +12,7 @@ from reachline.center.checks import check
 from reachline.center.metrics import Labels
 from reachline.center.published import Published
 from reachline.center.readings import HISTORY, Readings
-from reachline.center.roster import FORGET_MS, Arrival, Expected, Roster
+from reachline.center.roster import FORGET_MS, STRAY_MS, Arrival, Expected, Roster
 from reachline.core import histogram
 from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, Counts, Kind, LineId, Locality, Reading, VantageId
@@ -88,6 +88,8 @@ def test_a_replaced_stream_speaks_for_nobody():
 def test_a_joined_agent_is_forgotten_an_hour_after_it_fell_silent_and_at_once_on_bye():
     roster = Roster({})
     one, two = roster.attach(hello("one"), 1, 0), roster.attach(hello("two"), 2, 0)
+    for sequence in (1, 2, 3):
+        roster.heard(one, 1, beat(sequence), 0)
     assert roster.deadline() is None
 
     roster.detach(one, 1, is_clean=False)
@@ -95,6 +97,26 @@ def test_a_joined_agent_is_forgotten_an_hour_after_it_fell_silent_and_at_once_on
     assert roster.members(FORGET_MS - 1) == {ONE, TWO}
     assert roster.members(FORGET_MS) == {TWO}
     roster.detach(two, 2, is_clean=True)
+    assert roster.members(FORGET_MS) == frozenset()
+
+
+def test_an_agent_that_was_hardly_there_is_waited_for_a_minute_only():
+    roster = Roster({})
+    one = roster.attach(hello("one"), 1, 0)
+    roster.foreign(TWO, 0)
+
+    roster.detach(one, 1, is_clean=False)
+
+    assert roster.members(STRAY_MS - 1) == {ONE, TWO}
+    assert roster.members(STRAY_MS) == frozenset()
+
+
+def test_agents_that_counted_before_a_restart_are_waited_for_an_hour():
+    roster = Roster({})
+
+    roster.adopt([ONE], 0)
+
+    assert roster.members(FORGET_MS - 1) == {ONE}
     assert roster.members(FORGET_MS) == frozenset()
 
 

@@ -12,11 +12,16 @@ from reachline.model import Locality, VantageId
 from reachline.wire import live
 from reachline.wire.frame import PROTOCOL, Heartbeat, Hello
 
-__all__ = ["FORGET_MS", "Agent", "Arrival", "Expected", "Refusal", "Roster"]
+__all__ = ["FORGET_MS", "STRAY_MS", "Agent", "Arrival", "Expected", "Refusal", "Roster"]
 
 FORGET_MS: Final = 3_600_000
 """A joined agent counts for the quorum this long after it fell silent. Longer than any restart or upgrade of a host, so that
 a cut-off center does not come to believe that the few agents it still hears are all there are."""
+STRAY_MS: Final = 60_000
+"""One that was hardly there counts this long only: a mistyped id or a single foreign report must not keep a quorum from
+those that stay. As long as a line may go unseen before it is blind."""
+_PROVEN: Final = 3
+"""Heartbeats that make an agent one that stays: as many as a trip takes."""
 _MOST_JOINED: Final = 1_000
 """Agents that joined unnamed: far above what a document without `agents:` is for, a bound to what strangers can make us keep."""
 _MOST_TEXT: Final = 120
@@ -66,6 +71,13 @@ class Agent:
     heartbeats: int = 0
     duplicates: int = 0
     gaps: int = 0
+    is_proven: bool = False
+    """It counted before this start."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether it has been here long enough to be waited for."""
+        return self.is_proven or self.heartbeats >= _PROVEN
 
 
 class Roster:
@@ -181,7 +193,7 @@ class Roster:
         """When the next silent agent will be forgotten, or None."""
         if self._expected:
             return None
-        return min((last_ms + FORGET_MS for _, last_ms in self._silent()), default=None)
+        return min((until_ms for _, until_ms in self._silent()), default=None)
 
     def get(self, id_: VantageId) -> Agent | None:
         """The agent's row, or None."""
@@ -190,19 +202,21 @@ class Roster:
     def adopt(self, members: Iterable[VantageId], now_ms: int) -> None:
         """After a restart: agents that counted before do so until they are forgotten anew."""
         for id_ in members:
-            self._agents.setdefault(id_, Agent(id=id_)).last_ms = now_ms
+            agent = self._agents.setdefault(id_, Agent(id=id_))
+            agent.last_ms, agent.is_proven = now_ms, True
 
     def rows(self, now_ms: int) -> list[live.AgentRow]:
         """All agents by id."""
         return [_row(self._agents[id_], now_ms) for id_ in sorted(self._agents)]
 
     def _silent(self) -> list[tuple[VantageId, int]]:
-        rows = self._agents.values()
-        return [(agent.id, agent.last_ms) for agent in rows if not agent.session and agent.last_ms is not None]
+        """Agents that are away, and until when they count all the same."""
+        away = [agent for agent in self._agents.values() if not agent.session and agent.last_ms is not None]
+        return [(one.id, (one.last_ms or 0) + (FORGET_MS if one.stays else STRAY_MS)) for one in away]
 
     def _forget(self, now_ms: int) -> None:
-        for id_, last_ms in self._silent():
-            if now_ms - last_ms >= FORGET_MS:
+        for id_, until_ms in self._silent():
+            if now_ms >= until_ms:
                 del self._agents[id_]
 
 
