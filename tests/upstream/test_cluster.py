@@ -563,7 +563,7 @@ def test_a_lock_held_by_another_thread_at_the_fork_does_not_hang_the_child() -> 
     assert made.cluster.open_lines() == ("payments/a",)
 
 
-@pytest.mark.parametrize("nonsense", [None, "payments/a", (), object()], ids=repr)
+@pytest.mark.parametrize("nonsense", [None, "payments/a", (), pytest.param(object(), id="an object")], ids=repr)
 def test_a_report_without_a_pick_is_ignored_and_counted(nonsense: Any) -> None:
     made = world(listed("a"))
 
