@@ -147,7 +147,11 @@ def test_failures_go_by_their_names() -> None:
     assert column_of_word("bad luck") is Column.FAILED
 
 
-@pytest.mark.parametrize("nonsense", [None, 5, float("nan"), b"reset", [], {}, pytest.param(object(), id="an object"), TimeoutError()], ids=repr)
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, 5, float("nan"), b"reset", [], {}, pytest.param(object(), id="an object"), TimeoutError()],
+    ids=repr,
+)
 def test_what_is_neither_word_nor_status_has_no_column(nonsense: object) -> None:
     assert column_of_word(nonsense) is None
     assert isinstance(nonsense, int) or column_of_status(nonsense) is None
