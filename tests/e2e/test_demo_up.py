@@ -47,6 +47,24 @@ def test_a_signal_ends_everything_within_five_seconds(document: Path, tmp_path: 
         assert "Traceback" not in running.said
 
 
+def test_an_impatient_person_changes_nothing(document: Path, tmp_path: Path) -> None:
+    with Upped(str(document), *ANY, directory=tmp_path) as running:
+        eventually(running.attached, within=15)
+
+        # Ctrl-C at every moment of the end, the interpreter's own included.
+        eventually(lambda: interrupted(running) is not None, within=5, every=0.003, what="it has ended")
+
+        assert running.process.returncode == 0
+        assert running.family() == {}
+        assert list((tmp_path / "tmp").iterdir()) == []
+        assert "Traceback" not in running.said
+
+
+def interrupted(running: Upped) -> int | None:
+    running.process.send_signal(signal.SIGINT)
+    return running.process.poll()
+
+
 def test_a_killed_parent_leaves_no_child(document: Path, tmp_path: Path) -> None:
     with Upped(str(document), *ANY, directory=tmp_path) as running:
         eventually(running.attached, within=15)

@@ -11,6 +11,7 @@ import typer
 
 from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
+from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, start_logging
 
 __all__ = ["TOKEN", "command"]
@@ -78,7 +79,5 @@ def command(
 
 
 async def _until_signalled(settings: AgentRun) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await run(settings, stop=stop)
+    with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
+        await run(settings, stop=stop)

@@ -13,6 +13,7 @@ import typer
 
 from reachline.center.reloading import Source
 from reachline.center.run import Options, Started, run
+from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, start_logging
 from reachline.doors import reach
 from reachline.doors.settings import Document
@@ -48,10 +49,8 @@ def command(
 
 
 async def _until_signalled(document: Document, options: Options) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await run(document, options, stop=stop, ready=_say)
+    with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
+        await run(document, options, stop=stop, ready=_say)
 
 
 def _say(started: Started) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, start_logging
 from reachline.compose import Demo, Setup, Up, up
 from reachline.doors import reach
@@ -83,10 +84,8 @@ def _with_ports(document: Document, http: int | None, grpc: int | None) -> Docum
 
 
 async def _until_signalled(document: Document, setup: Setup) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop.set)
-    await up(document, setup, stop=stop, ready=lambda reached: _greet(reached, setup), say=_say)
+    with stopped_by_signals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as stop:
+        await up(document, setup, stop=stop, ready=lambda reached: _greet(reached, setup), say=_say)
 
 
 def _greet(reached: Up, setup: Setup) -> None:
