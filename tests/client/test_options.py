@@ -65,7 +65,7 @@ def test_what_cannot_be_is_refused_with_its_place(arguments: dict[str, Any], pro
 
 
 NAMES = ("center", "clusters", *Settings.__annotations__)
-ODD: tuple[Any, ...] = (5.5, [5], b"x", object(), {5: 5}, "\0", "x", None)
+ODD: tuple[Any, ...] = (5.5, [5], b"x", ..., {5: 5}, "\0", "x", None)
 FITTING: dict[str, list[Any]] = {name: [5.5] for name in ("wait", "patience")} | {
     name: ["x"] for name in ("clusters", "service", "name", "token")
 }
