@@ -268,6 +268,7 @@ def test_a_batch_that_cannot_be_is_refused_by_field(center, sync, document, stat
             answer = await running.post("/api/v1/outcomes", document)
             assert answer.status_code == status
             assert told in json.dumps(answer.json()["error"])
+            assert await running.metric(f'reachline_requests_refused_total{{status="{status}"}}') == 1
 
     sync(work())
 

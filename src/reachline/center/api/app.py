@@ -47,7 +47,11 @@ def application(desk: Desk) -> Application:
     _errors(app)
     if desk.console is not None:
         app.mount("/", _Console(directory=desk.console, html=True), name="console")
-    return Guard(app, closing=desk.board.closing, token=desk.token)
+
+    def refused(status: int) -> None:
+        desk.board.counts["requests_refused", str(status)] += 1
+
+    return Guard(app, closing=desk.board.closing, token=desk.token, refused=refused)
 
 
 class _Console(StaticFiles):

@@ -7,6 +7,7 @@ import base64
 import binascii
 import hmac
 import logging
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,16 +26,29 @@ MAX_BODY: Final = 1 << 20
 """Bytes: a batch of 1 000 outcomes is a tenth of it."""
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Health checks of containers and load balancers have no token, and learn nothing but yes or no."""
+_ERROR: Final = 400
+"""Statuses from here on are errors."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """Wraps the application. `token` empty: everybody who reaches the socket may ask. `closing` set: the center stops."""
+    """Wraps the application. `token` empty: everybody who reaches the socket may ask. `closing` set: the center stops.
 
-    def __init__(self, app: ASGIApp, *, closing: asyncio.Event, token: str = "") -> None:
+    `refused` hears the status of every answer that is an error.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        closing: asyncio.Event,
+        token: str = "",
+        refused: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._app = app
         self._closing = closing
         self._token = token
+        self._told = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -47,6 +61,7 @@ class Guard:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": refused[1]})
         else:
+            self._told(refused[0])
             await _answer(send, *refused)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +74,8 @@ class Guard:
         async def noted(message: Message) -> None:
             nonlocal is_answered
             is_answered = True
+            if message["type"] == "http.response.start" and message["status"] >= _ERROR:
+                self._told(message["status"])
             await send(message)
 
         try:
