@@ -62,11 +62,14 @@ def test_version_is_told_without_any_extra() -> None:
     assert (done.returncode, done.stdout) == (0, f"reachline {__version__}\n")
 
 
-def test_a_base_install_says_in_one_line_what_to_install() -> None:
-    done = run("status", prelude="import sys; sys.modules['typer'] = None")
+@pytest.mark.parametrize(
+    ("command", "extra"), [("status", "cli"), ("agent", "agent"), ("up", "center"), ("--help", "cli")]
+)
+def test_a_base_install_says_in_one_line_what_to_install(command: str, extra: str) -> None:
+    done = run(command, prelude="import sys; sys.modules['typer'] = None")
 
     assert done.returncode == 2
-    assert done.stderr == "reachline: this command needs typer: pip install 'reachline[cli]'\n"
+    assert done.stderr == f"reachline: this command needs typer: pip install 'reachline[{extra}]'\n"
 
 
 LACKING = {"at its import": "import apsw\ndef command(): pass", "when it runs": "def command():\n    import apsw.ext"}

@@ -82,7 +82,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         from reachline.cli.table import run  # noqa: PLC0415  (needs typer, which a base install lacks)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "typer", "cli") from error
+        entry = COMMANDS.get(next(iter(arguments), ""))
+        raise MissingExtraError(error.name or "typer", entry.extra if entry else "cli") from error
     return run(arguments, COMMANDS)
 
 
