@@ -34,7 +34,7 @@ run: setup ## the demo: a center, agents, services with faults, an SDK, the cons
 test: setup-dev parts lint types imports ## everything, real parts included
 	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
 	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) -n $(JOBS) --dist loadfile -m "not alone" $(ARGS)
+	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
 
 # -------------------------------------------------------------------------------------------------------- while working
 

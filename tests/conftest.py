@@ -27,3 +27,9 @@ def rng() -> random.Random:
 def root() -> Path:
     """The project's root."""
     return ROOT
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: a worker that got one last would keep the others waiting."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
