@@ -348,7 +348,7 @@ def test_a_cancelled_token_says_nothing_more(lab, job):
                 await until(lambda: engine.engine.counters().live <= 1, every=0.002)
                 alive = await engine.one(job(f"tcp://127.0.0.1:{port_of(server)}", token=0))
                 await until(lambda: len(engine.ended) == 2)
-                assert open_files() == before
+                assert not open_files() - before
                 return alive, engine
 
     alive, engine = asyncio.run(main())
@@ -440,7 +440,7 @@ def test_thousands_of_attempts_leave_descriptors_and_memory_as_they_were(lab, jo
 
     files, memory, files_after, memory_after = asyncio.run(main())
 
-    assert files_after == files
+    assert not files_after - files, "whatever an earlier test left may go meanwhile, but nothing may come"
     assert memory_after - memory < 4 << 20, "4000 attempts of 1 kB each would show"
 
 
