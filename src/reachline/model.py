@@ -286,7 +286,9 @@ class Vote(NamedTuple):
     vantage: VantageId
     zone: Zone
     metric: str
-    """`loss`, `timeout`, `p95`, `ewma`, `jitter`, `errors`, `connect`, prefixed by its probe kind: `http.errors`."""
+    """`loss`, `timeout`, `p95`, `ewma`, `jitter`, `errors`, `connect` (`resolve` where the name has no address), prefixed by
+    its probe kind: `http.errors`.
+    """
     numerator: int
     denominator: int
     limit: int

@@ -126,6 +126,13 @@ def test_refusals_in_part_are_errors_and_unknown_names_are_not() -> None:
     assert zone_of(tcp(counts=Counts(ok=180, unresolved=20))) is Zone.H
 
 
+def test_a_name_without_an_address_is_named_as_that() -> None:
+    vote = verdict(V, [tcp(counts=Counts(ok=20, unresolved=180), rounds_ok=0)], {}, RULES).vote
+
+    assert vote is not None
+    assert (vote.zone, vote.metric, vote.numerator, vote.denominator) == (Zone.F, "tcp.resolve", 0, 3)
+
+
 def test_a_void_reading_leaves_what_was_held() -> None:
     found = verdict(V, [tcp(void=True)], {"tcp.loss": 1, "http.p95": 1}, RULES)
 

@@ -208,7 +208,7 @@ class Watch:
 
 def _told(vote: Vote) -> str:
     """What was measured against which limit; of connecting only how often, for what went wrong is said before it."""
-    if vote.metric.endswith(".connect"):
+    if vote.metric.endswith((".connect", ".resolve")):
         return f"{vote.numerator} of the last {vote.denominator} rounds ok"
     return words.vote(vote)
 

@@ -44,6 +44,7 @@ export function clock(unix) {
 const METRICS = {
   loss: "packet loss", timeout: "timeouts", p95: "P95 latency", ewma: "average latency", jitter: "jitter",
   errors: "errors and resets", connect: "no attempt gets through",
+  resolve: "the name does not resolve",
 };
 
 /** A metric's name in words; its probe kind in front: "http.timeout" -> "HTTP timeouts". */
@@ -61,7 +62,7 @@ export function voteWords(vote) {
     const value = vote.numerator >= 2 ** 31 - 1 ? "no answer" : latency(vote.numerator / 1e6);
     return `${value} over ${vote.denominator} answers${limit(vote, latency(vote.limit / 1e6))}`;
   }
-  if (name === "connect") return `${vote.numerator} of ${vote.denominator} rounds got through`;
+  if (name === "connect" || name === "resolve") return `${vote.numerator} of ${vote.denominator} rounds got through`;
   const share = vote.denominator ? ` = ${percent(vote.numerator / vote.denominator)}` : "";
   return `${vote.numerator} of ${vote.denominator}${share}${limit(vote, percent(vote.limit / 1000))}`;
 }

@@ -20,6 +20,7 @@ _METRICS: Final = {
     "timeout": "timeouts",
     "errors": "errors",
     "connect": "connecting",
+    "resolve": "finding the name's address",
     "p95": "P95 latency",
     "ewma": "average latency",
     "jitter": "jitter (P95 − P50)",
@@ -72,7 +73,7 @@ def vote(cast: Vote) -> str:
     """What one vantage measured, with numerator, denominator and the limit it was held against."""
     base = cast.metric.partition(".")[2].partition("+")[0]
     name = metric(cast.metric)
-    if base == "connect":
+    if base in ("connect", "resolve"):
         fails = f" (fails at {cast.limit})" if cast.zone is Zone.F else ""
         return f"{name}: {cast.numerator} of the last {cast.denominator} rounds ok{fails}"
     if base in _RATES:

@@ -14,6 +14,8 @@ from reachline.model import Kind, Reading, VantageId, Vote, Zone
 __all__ = ["HELPERS", "Calm", "Verdict", "calm_of", "is_calm", "is_over", "verdict", "wilson_at_least"]
 
 CONNECT: Final = "connect"
+RESOLVE: Final = "resolve"
+"""`connect` of a line whose name does not resolve."""
 ERRORS: Final = "errors"
 _RATES: Final = frozenset({"loss", "timeout", ERRORS})
 
@@ -146,8 +148,17 @@ def _of_kind(
         if worst is Zone.N or zone.value > worst.value:
             worst = zone
             limit = measure.limit.failed_enter if zone is Zone.F else measure.limit.degraded_enter
-            vote = Vote(vantage, zone, name, measure.numerator, measure.denominator, limit or 0)
+            cause = f"{reading.kind}.{_cause(measure, reading)}"
+            vote = Vote(vantage, zone, cause, measure.numerator, measure.denominator, limit or 0)
     return worst, vote, grip
+
+
+def _cause(measure: _Measure, reading: Reading) -> str:
+    """The metric's name for people: rounds that fail because the name has no address are told as that."""
+    counts = reading.counts
+    if measure.name == CONNECT and 2 * counts.unresolved > counts.attempts - counts.ok:
+        return RESOLVE
+    return measure.name
 
 
 def _measures(reading: Reading, limits: Iterable[Limit]) -> Iterable[_Measure]:
