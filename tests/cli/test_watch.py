@@ -338,7 +338,9 @@ def test_on_a_terminal_there_is_a_table_that_q_leaves_with_a_report(good: str, t
     tmux = parts.require("tmux")
     server = ("-L", f"rl-{os.getpid()}", "-f", "/dev/null")
     line = f"{' '.join(COMMAND)} {good} {DEAD} --interval 0.2; echo code $?; exec sleep 60"
-    environ = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
+    # A test worker's COLUMNS and LINES describe no terminal, least of all this one.
+    inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    environ = {**inherited, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
 
     def pane() -> str:
         return subprocess.run([tmux, *server, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
