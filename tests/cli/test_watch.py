@@ -345,7 +345,7 @@ def test_on_a_terminal_there_is_a_table_that_q_leaves_with_a_report(good: str, t
     def pane() -> str:
         return subprocess.run([tmux, *server, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
 
-    subprocess.run([tmux, *server, "new-session", "-d", "-x", "220", "-y", "20", line], check=True, env=environ)
+    subprocess.run([tmux, *server, "new-session", "-d", "-x", "150", "-y", "20", line], check=True, env=environ)
     try:
         eventually(lambda: "unhealthy" in pane() and "connection refused" in pane(), within=30, what="the table")
         assert "2 targets: 1 healthy, 1 unhealthy" in pane()
