@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = sorted(path for path in (ROOT / "requirements").glob("*.txt") if path.name != "debian.txt")
+LOCKS = sorted(path for path in (ROOT / "requirements").glob("*.txt") if not path.name.startswith("debian"))
 
 
 def pins(path: Path) -> dict[str, str]:
