@@ -36,18 +36,24 @@ __all__ = [
     "redis",
     "require",
     "require_namespaces",
+    "served",
     "started",
     "veth",
 ]
 
 PACKAGES: Final[Mapping[str, str]] = {
     "chromium": "chromium",
+    "danted": "dante-server",
     "dnsmasq": "dnsmasq-base",
     "ip": "iproute2",
+    "microsocks": "microsocks",
     "nginx": "nginx-light",
     "redis-server": "redis-server",
+    "squid": "squid",
     "tc": "iproute2",
     "tcpdump": "tcpdump",
+    "tinyproxy": "tinyproxy",
+    "unbound": "unbound",
 }
 """Program and the Debian package that brings it; `requirements/debian.txt` lists the same packages."""
 
@@ -173,7 +179,8 @@ def started(
 
 
 @contextlib.contextmanager
-def _served(command: Sequence[str], *, port: int, log: Path) -> Iterator[Running]:
+def served(command: Sequence[str], *, port: int, log: Path) -> Iterator[Running]:
+    """`command` running and accepting TCP on 127.0.0.1:`port`; RuntimeError with its last words where it ends instead."""
     with started(command, log=log) as process:
         eventually(lambda: _is_up(process, port, log), within=READY, what=f"{command[0]} on port {port}")
         yield Running(process=process, host="127.0.0.1", port=port, log=log)
@@ -212,7 +219,7 @@ def nginx(
     )
     (directory / "nginx.conf").write_text(text)
     command = (program, "-e", "stderr", "-p", str(directory), "-c", "nginx.conf")
-    with _served(command, port=port, log=directory / "nginx.log") as running:
+    with served(command, port=port, log=directory / "nginx.log") as running:
         yield running
 
 
@@ -224,7 +231,7 @@ def dnsmasq(directory: Path, *, records: Mapping[str, str]) -> Iterator[Running]
     user = ("--user=root",) if os.geteuid() == 0 else ()
     hosts = tuple(f"--host-record={name},{address}" for name, address in records.items())
     command = (program, *alone, "-p", str(port), "-a", "127.0.0.1", *user, *hosts)
-    with _served(command, port=port, log=directory / "dnsmasq.log") as running:
+    with served(command, port=port, log=directory / "dnsmasq.log") as running:
         yield running
 
 
@@ -234,7 +241,7 @@ def redis(directory: Path) -> Iterator[Running]:
     program, port = require("redis-server"), free_port()
     options = ("--save", "", "--appendonly", "no", "--dir", str(directory))
     command = (program, "--port", str(port), "--bind", "127.0.0.1", *options)
-    with _served(command, port=port, log=directory / "redis.log") as running:
+    with served(command, port=port, log=directory / "redis.log") as running:
         yield running
 
 
