@@ -81,13 +81,20 @@ class Zone(Enum):
 
 
 class Kind(StrEnum):
-    """What a probe does once it is due."""
+    """What a probe does once it is due; PASSIVE sends nothing and watches the business's own connections.
+
+    The order is that of lists: whose round trip is shown where a line has several (`HELPERS` come after the others).
+    """
 
     TCP = "tcp"
     HTTP = "http"
     TLS = "tls"
     DNS = "dns"
     ICMP = "icmp"
+    GRPC = "grpc"
+    REDIS = "redis"
+    UDP = "udp"
+    PASSIVE = "passive"
 
 
 class Failure(Enum):

@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import Final
 
 from reachline.doors.effective import Effective, Path, effective
-from reachline.doors.planning import kinds_of, options_of, why_not
+from reachline.doors.planning import kinds_known, kinds_of, options_of, why_not
 from reachline.doors.probing import RATES, ROUND_TRIPS
 from reachline.doors.problems import Finding, nearest
 from reachline.doors.settings import Cluster, Document, LineSettings, Tunable
 from reachline.doors.units import text_of_seconds, text_of_share
 from reachline.errors import ConfigError
 from reachline.model import Endpoint, Kind
-from reachline.talk import build
+from reachline.talk import TABLE, build
 
 __all__ = ["checked"]
 
@@ -207,7 +207,7 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
             yield Finding(path=(*path, "lines", name), rule=rule, hint="leave one of its scheme's kinds on")
         for kind in kinds:
             yield from _options(endpoint, kind, found, path)
-    for kind in Kind:
+    for kind in kinds_known():
         reasons = [why_not(endpoint, kind, probes) for endpoint in ends.values()]
         if found.is_written(("probes", kind.value)) and all(reasons):
             at = found.whence(path, ("probes", kind.value))
@@ -216,6 +216,8 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
 
 def _options(endpoint: Endpoint, kind: Kind, found: Effective, path: Path) -> Iterator[Finding]:
     """What the talk of this kind makes of its options."""
+    if kind not in TABLE:
+        return
     try:
         build(kind, endpoint, options_of(endpoint, kind, found.settings.probes))
     except ConfigError as error:

@@ -25,19 +25,15 @@ _MAX_RTT_MS: Final = 600_000
 """Ten minutes: nobody waits longer for a probe."""
 _MAX_TEXT: Final = 120
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "tcp": Kind.TCP,
+_KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind} | {
     "tcp_connect": Kind.TCP,
-    "http": Kind.HTTP,
     "http_get": Kind.HTTP,
     "https": Kind.HTTP,
-    "tls": Kind.TLS,
     "tls_handshake": Kind.TLS,
-    "dns": Kind.DNS,
     "dns_resolve": Kind.DNS,
-    "icmp": Kind.ICMP,
     "ping": Kind.ICMP,
 }
+"""A kind by its own name, and what the source document and its like call some."""
 _STATUSES: Final = ("healthy", "degraded", "down")
 
 

@@ -12,7 +12,7 @@ from reachline.model import Endpoint, Kind
 from reachline.talk.secure import is_address
 from reachline.wire.frame import ProbePlan
 
-__all__ = ["kinds_of", "options_of", "probe_plans", "why_not"]
+__all__ = ["kinds_known", "kinds_of", "options_of", "probe_plans", "why_not"]
 
 Probe = TcpProbe | HttpProbe | TlsProbe | DnsProbe | IcmpProbe
 
@@ -29,11 +29,16 @@ _CALM: Final = frozenset({Kind.TLS, Kind.DNS})
 _PACING: Final = ("enabled", "every", "burst", "timeout", "tail")
 
 
+def kinds_known() -> tuple[Kind, ...]:
+    """The kinds that a document can name."""
+    return tuple(kind for kind in Kind if kind.value in Probes.model_fields)
+
+
 def kinds_of(endpoint: Endpoint, found: Effective) -> tuple[Kind, ...]:
     """The kinds of a line: those of its scheme and those the document names, without those it switches off and those
     that cannot be asked here.
     """
-    return tuple(kind for kind in Kind if _is_wanted(endpoint, kind, found))
+    return tuple(kind for kind in kinds_known() if _is_wanted(endpoint, kind, found))
 
 
 def _is_wanted(endpoint: Endpoint, kind: Kind, found: Effective) -> bool:
@@ -92,17 +97,8 @@ def _pace(endpoint: Endpoint, kind: Kind, found: Effective) -> tuple[int, int]:
 
 
 def _settings(probes: Probes, kind: Kind) -> Probe:
-    match kind:
-        case Kind.TCP:
-            return probes.tcp
-        case Kind.HTTP:
-            return probes.http
-        case Kind.TLS:
-            return probes.tls
-        case Kind.DNS:
-            return probes.dns
-        case Kind.ICMP:
-            return probes.icmp
+    found: Probe = getattr(probes, kind.value)
+    return found
 
 
 def options_of(endpoint: Endpoint, kind: Kind, probes: Probes) -> dict[str, str | int | bool]:
