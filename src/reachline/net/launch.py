@@ -118,7 +118,7 @@ class Launcher:
         nonce = self._nonce()
         attempt.talk = route.job.probe.talk(route.job.endpoint, nonce)
         match route.way:
-            case Way.STREAM:
+            case Way.CONNECT | Way.STREAM:
                 self.stream.begin(attempt, route)
             case Way.DATAGRAM:
                 self._datagram.begin(attempt, route)

@@ -59,7 +59,7 @@ def _to(job: Job, where: Endpoint, address: str, until: int) -> Route | str:
         way=probe.way,
         family=int(family),
         address=_plain(sockaddr),
-        bare=probe.way is Way.STREAM and probe.secure is None and probe.talk(job.endpoint, 0) is None,
+        bare=probe.way is Way.CONNECT and probe.secure is None and probe.talk(job.endpoint, 0) is None,
         bound=bool(job.source or job.interface),
         timeout_us=round(job.timeout * 1_000_000),
         timeout_ns=round(job.timeout * _NS),

@@ -195,9 +195,9 @@ class Speech:
         if not data:
             self._end(talk.closed(), talk.note, at)
             return
-        if self._first_us is None:
-            self._first(at)
         reply = talk.received(data)
+        if self._first_us is None and talk.answered:
+            self._first(at)
         if reply is None:
             self._end(talk.closed(), talk.note, at)
         elif reply:

@@ -12,6 +12,7 @@ from reachline.model import Clock, Failure
 from reachline.net.attempt import Attempt, Home, Route, opened
 from reachline.net.kernel import failure_of, handshake, retransmits, words_of
 from reachline.net.speech import Speech
+from reachline.talk.way import Way
 
 __all__ = ["Stream"]
 
@@ -72,7 +73,7 @@ class Stream:
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
             self._home.settle(attempt, None, rtt)
             return
-        if not again and attempt.talk is None:
+        if not again and route.way is Way.CONNECT:
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
         attempt.speech = speech = attempt.speech or Speech(self._home, attempt)
         speech.connected(None if again else rtt)

@@ -27,6 +27,10 @@ class Conversation(Talk, Protocol):
     """A talk that also tells people and counters what came of it."""
 
     @property
+    def answered(self) -> bool:
+        """Whether what came so far holds a byte of the answer; a banner or settings that came by themselves do not."""
+
+    @property
     def status(self) -> int:
         """HTTP status, DNS rcode; 0 where there is none."""
 

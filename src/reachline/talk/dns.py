@@ -66,6 +66,7 @@ class DnsProbe:
 class DnsTalk:
     """One query in a datagram."""
 
+    answered: ClassVar[bool] = True
     __slots__ = ("_message", "_number", "_probe", "_query", "_question", "note", "status", "truncated")
 
     def __init__(self, probe: DnsProbe, number: int) -> None:
@@ -117,6 +118,7 @@ class DnsTalk:
 class StreamTalk:
     """A query with its length before it, the answer read piece by piece."""
 
+    answered: ClassVar[bool] = True
     __slots__ = ("_buffer", "_talk")
 
     def __init__(self, talk: DnsTalk) -> None:

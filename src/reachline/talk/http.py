@@ -67,6 +67,7 @@ class HttpProbe:
 class HttpTalk:
     """One request and its response."""
 
+    answered: ClassVar[bool] = True
     __slots__ = ("_broken", "_found", "_probe", "_response", "_searched", "note", "status")
 
     def __init__(self, probe: HttpProbe) -> None:

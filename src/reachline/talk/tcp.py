@@ -16,7 +16,7 @@ __all__ = ["TcpProbe"]
 class TcpProbe:
     """No options."""
 
-    way: ClassVar[Way] = Way.STREAM
+    way: ClassVar[Way] = Way.CONNECT
     secure: ClassVar[None] = None
 
     @classmethod

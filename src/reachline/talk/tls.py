@@ -17,7 +17,7 @@ __all__ = ["TlsProbe"]
 class TlsProbe:
     """Options: sni, alpn, verify, ca."""
 
-    way: ClassVar[Way] = Way.STREAM
+    way: ClassVar[Way] = Way.CONNECT
     secure: Secure
 
     @classmethod

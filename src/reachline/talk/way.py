@@ -11,9 +11,12 @@ __all__ = ["Way", "needs_port"]
 
 
 class Way(Enum):
-    """What the engine opens."""
+    """What the engine opens, and what its round trip is."""
 
+    CONNECT = 3
+    """A TCP connection whose handshake is the round trip, whatever is said afterwards."""
     STREAM = 0
+    """A TCP connection whose round trip is request -> first byte of the answer."""
     DATAGRAM = 1
     ECHO = 2
 
