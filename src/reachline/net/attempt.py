@@ -13,6 +13,7 @@ from reachline.net.kernel import bind, words_of
 from reachline.net.result import Phases
 from reachline.net.wheel import NEVER
 from reachline.talk import Conversation, Probe
+from reachline.talk.hop import Hop
 from reachline.talk.way import Way
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Job:
     """Interface to bind to (SO_BINDTODEVICE)."""
     reset: bool = False
     """Close by RST (spares TIME_WAIT, shows as an error at the target); the default is FIN."""
+    hops: tuple[Hop, ...] = ()
+    """Proxies to go through, the first one first; `source` and `interface` are those of the connection to it."""
 
 
 class Route(NamedTuple):

@@ -10,14 +10,19 @@ __all__ = ["Counters", "Done", "Phases"]
 
 
 class Phases(NamedTuple):
-    """Where the time of one HTTP or TLS attempt went, in microseconds. None: the attempt did not get there (never 0).
+    """Where the time of one attempt went, in microseconds. None: the attempt did not get there (never 0).
 
     The phases do not overlap; `total` minus their sum is transfer and the agent's own overhead.
     """
 
     resolve: int | None = None
-    """Waiting for the name, 0 where it was at hand. Never part of an RTT."""
+    """Waiting for names, 0 where they were at hand. Never part of an RTT."""
     connect: int | None = None
+    """The handshake of TCP; by way of proxies that of the first one."""
+    proxy: int | None = None
+    """Connected to the first proxy -> the last one says that it reached the target: what was said to them until their answers
+    were at the interface. None without proxies.
+    """
     tls: int | None = None
     first: int | None = None
     """Request handed to the kernel -> first byte of the answer at the interface."""

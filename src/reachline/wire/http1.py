@@ -101,6 +101,11 @@ class Response:
         return self._part.value
 
     @property
+    def rest(self) -> bytes:
+        """What came behind the response once it is whole: after a CONNECT, the first words of the other side."""
+        return bytes(self._buffer) if self.done else b""
+
+    @property
     def started(self) -> bool:
         """Whether anything at all has come."""
         return self.status != 0 or bool(self._buffer) or self._interim > 0

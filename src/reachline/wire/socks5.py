@@ -1,0 +1,154 @@
+"""SOCKS5 as a client speaks it for one CONNECT (RFC 1928, RFC 1929): pure, piece by piece, in bounded memory.
+
+Refuses to know what a reply means for a line. A proxy that breaks the protocol is `RemoteProtocolError`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Final
+
+from reachline.errors import LocalProtocolError, RemoteProtocolError
+
+__all__ = ["MAX_TEXT", "REFUSED_SIGN_IN", "REPLIES", "SUCCEEDED", "Connect"]
+
+MAX_TEXT: Final = 255
+"""Bytes of a user, a password or a name: each has one byte for its length."""
+SUCCEEDED: Final = 0
+REFUSED_SIGN_IN: Final = -1
+"""In place of a reply: the proxy does not let us in, so it was never asked."""
+REPLIES: Final = {
+    1: "general failure",
+    2: "not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "TTL expired",
+    7: "CONNECT is not supported",
+    8: "this form of address is not supported",
+}
+"""Reply codes in words; others are not assigned."""
+
+_VERSION: Final = 5
+_PLAIN, _PASSWORD, _NONE = 0, 2, 0xFF
+"""Methods: no sign-in, user and password, and the proxy's word for neither."""
+_NEGOTIATION: Final = frozenset((1, 5))
+"""Versions of the answer to a sign-in: RFC 1929 says 1, some proxies say 5."""
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_SIZES: Final = {_IPV4: 4, _IPV6: 16}
+
+
+class Connect:
+    """One CONNECT to `host:port`. `received` until it says None, then `reply`, and in `rest` what came behind it."""
+
+    __slots__ = ("_buffer", "_password", "_request", "_step", "_user", "asked", "refusal", "reply", "rest")
+
+    def __init__(self, host: str, port: int, *, user: str = "", password: str = "") -> None:
+        """A name goes to the proxy as it is. LocalProtocolError where a text is longer than SOCKS5 can say."""
+        self.reply: int | None = None
+        self.refusal = ""
+        """Why it does not let us in, in words."""
+        self.asked = False
+        """Whether the request is out: from here on the proxy waits for the other side."""
+        self.rest = b""
+        self._request = b"\x05\x01\x00" + _address(host) + port.to_bytes(2, "big")
+        self._user, self._password = _short(user, "user"), _short(password, "password")
+        self._buffer = b""
+        self._step: Callable[[bytes], bytes | None] = self._method
+
+    def begin(self) -> bytes:
+        """The greeting: our methods, user and password only where there are any."""
+        return b"\x05\x02\x00\x02" if self._user else b"\x05\x01\x00"
+
+    def received(self, data: bytes) -> bytes | None:
+        """What to send next, empty: more is needed; None: it is over. The buffer holds one message, 262 bytes at most."""
+        self._buffer += data
+        return self._step(self._buffer)
+
+    def _method(self, data: bytes) -> bytes | None:
+        if data[0] != _VERSION:
+            raise RemoteProtocolError("not SOCKS5")
+        if len(data) < 2:
+            return b""
+        self._buffer = data[2:]
+        match data[1]:
+            case 0:
+                return self._ask()
+            case 2 if self._user:
+                self._step = self._signed_in
+                return b"".join((b"\x01", _sized(self._user), _sized(self._password))) + self._early()
+            case 2 | 0xFF:
+                return self._refuse(
+                    "asks for a user and a password" if not self._user else "takes no user and password"
+                )
+            case method:
+                raise RemoteProtocolError(f"chose method {method}, which was not offered")
+
+    def _signed_in(self, data: bytes) -> bytes | None:
+        if data and data[0] not in _NEGOTIATION:
+            raise RemoteProtocolError("broken answer to the sign-in")
+        if len(data) < 2:
+            return b""
+        if data[1]:
+            return self._refuse("refuses the user or the password")
+        self._buffer = data[2:]
+        return self._ask()
+
+    def _ask(self) -> bytes:
+        self._step, self.asked = self._replied, True
+        return self._request + self._early()
+
+    def _early(self) -> bytes:
+        """A proxy has nothing to say before it is asked."""
+        if self._buffer:
+            raise RemoteProtocolError("spoke out of turn")
+        return b""
+
+    def _replied(self, data: bytes) -> bytes | None:
+        if data[0] != _VERSION:
+            raise RemoteProtocolError("broken reply to CONNECT")
+        if len(data) < 2:
+            return b""
+        if data[1] != SUCCEEDED:
+            # Some close at once, without the address that belongs to every reply.
+            self.reply = data[1]
+            return None
+        if (size := _reply_size(data)) is None or len(data) < size:
+            return b""
+        self.reply, self.rest, self._buffer = SUCCEEDED, data[size:], b""
+        return None
+
+    def _refuse(self, why: str) -> None:
+        self.reply, self.refusal = REFUSED_SIGN_IN, why
+
+
+def _reply_size(data: bytes) -> int | None:
+    """Bytes of a whole reply; None while that is not known."""
+    if len(data) < 5:
+        return None
+    kind = data[3]
+    if kind == _NAME:
+        return 7 + data[4]
+    if kind not in _SIZES:
+        raise RemoteProtocolError("broken reply to CONNECT")
+    return 6 + _SIZES[kind]
+
+
+def _address(host: str) -> bytes:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return bytes((_NAME,)) + _sized(_short(host, "name"))
+    return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
+
+
+def _short(text: str, what: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > MAX_TEXT:
+        raise LocalProtocolError(f"a {what} of {len(raw)} bytes, SOCKS5 takes {MAX_TEXT}")
+    return raw
+
+
+def _sized(raw: bytes) -> bytes:
+    return bytes((len(raw),)) + raw
