@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Final
 
 from reachline.doors.effective import Effective, Path, effective
+from reachline.doors.limits import RATES, ROUND_TRIPS
 from reachline.doors.planning import kinds_known, kinds_of, options_of, why_not
-from reachline.doors.probing import RATES, ROUND_TRIPS
 from reachline.doors.problems import Finding, nearest
 from reachline.doors.settings import Cluster, Document, LineSettings, Tunable
 from reachline.doors.units import text_of_seconds, text_of_share

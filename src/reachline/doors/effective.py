@@ -8,9 +8,9 @@ from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from reachline.doors.limits import Limits, RateLimit, RttLimit
 from reachline.doors.origin import Path
 from reachline.doors.presets import CLASSES, PRESETS
-from reachline.doors.probing import Limits, RateLimit, RttLimit
 from reachline.doors.settings import Document, Tunable
 
 __all__ = ["Effective", "Path", "effective", "key_of", "lifted", "steps"]

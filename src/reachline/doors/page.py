@@ -12,9 +12,10 @@ from typing import Final
 from pydantic import BaseModel
 
 from reachline.doors.effective import effective, key_of
+from reachline.doors.limits import Limits, RateLimit, RttLimit
 from reachline.doors.planning import kinds_of
 from reachline.doors.presets import CLASSES, PRESETS
-from reachline.doors.probing import Limits, Probes, RateLimit, RttLimit
+from reachline.doors.probing import Probes
 from reachline.doors.reference import MODELINE, key, text, unit_of, values
 from reachline.doors.settings import (
     AgentSettings,

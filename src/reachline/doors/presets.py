@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from reachline.doors.probing import IcmpProbe, Limits, Probes, RttLimit, TcpProbe, Window
+from reachline.doors.limits import Limits, RttLimit, Window
+from reachline.doors.probing import IcmpProbe, Probes, TcpProbe
 from reachline.doors.settings import CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
 
 __all__ = ["CLASSES", "PRESETS"]

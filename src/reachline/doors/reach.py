@@ -16,8 +16,8 @@ from reachline.core.rules import BreakerRules, FaultRules, Limit, LocalRules, Qu
 from reachline.core.rules import Patience as PatienceRules
 from reachline.doors.addresses import is_public, without_password
 from reachline.doors.effective import Effective, effective
+from reachline.doors.limits import RATES, ROUND_TRIPS, RateLimit, RttLimit
 from reachline.doors.planning import probe_plans
-from reachline.doors.probing import RATES, ROUND_TRIPS, RateLimit, RttLimit
 from reachline.doors.reading import examine, read_secret
 from reachline.doors.settings import Cluster, Document, LineSettings
 from reachline.errors import ConfigError, Problem

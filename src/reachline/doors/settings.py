@@ -21,8 +21,9 @@ from reachline.doors.addresses import (
     derived_names,
     parse_target,
 )
+from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
-from reachline.doors.probing import Limits, Probes, Settings, Window
+from reachline.doors.probing import Probes, Settings
 from reachline.doors.units import Duration, Share, Size, refuse
 from reachline.errors import Problem
 from reachline.model import Endpoint
