@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, NewType
 
 __all__ = [
     "CENSORED_US",
+    "HELPERS",
     "Change",
     "Clock",
     "Counts",
@@ -95,6 +96,10 @@ class Kind(StrEnum):
     REDIS = "redis"
     UDP = "udp"
     PASSIVE = "passive"
+
+
+HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.TLS})
+"""Kinds that never decide over a line that other kinds observe: advisory, and an https probe shakes hands by itself."""
 
 
 class Failure(Enum):

@@ -18,7 +18,7 @@ from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, Counts, Kind, LineId, Locality, Reading, VantageId
 from reachline.testing import builders
 from reachline.testing.center import good
-from reachline.wire.frame import Detail, Heartbeat, Hello, Report
+from reachline.wire.frame import SLICE, Detail, Heartbeat, Hello, Report
 
 A = LineId("payments/a")
 ONE, TWO = VantageId("one"), VantageId("two")
@@ -225,7 +225,7 @@ def test_history_keeps_fifteen_minutes_and_tells_unknown_from_zero():
         (beat(1, doubt=8), "doubt"),
         (beat(1, part=(0, 1)), "part"),
         (beat(1, reports=(Report(line="", reading=good()),)), "reports.0.line"),
-        (beat(1, reports=(Report(line=A, reading=good()),) * 501), "reports"),
+        (beat(1, reports=(Report(line=A, reading=good()),) * (SLICE * len(Kind) + 1)), "reports"),
         (beat(1, reports=(Report(line=A, reading=good()._replace(rounds_ok=4)),)), "rounds_ok"),
         (beat(1, reports=(Report(line=A, reading=good()._replace(recent=1, recent_bad=2)),)), "recent_bad"),
         (beat(1, reports=(Report(line=A, reading=good()._replace(answered=51)),)), "answered"),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from reachline.core import histogram
 from reachline.errors import RemoteProtocolError
-from reachline.model import CENSORED_US, Kind, LineId, Reading, Seconds, VantageId
+from reachline.model import CENSORED_US, HELPERS, Kind, LineId, Reading, Seconds, VantageId
 from reachline.wire import view
 from reachline.wire.frame import Detail, Report
 
@@ -24,8 +24,8 @@ HISTORY: Final[Seconds] = 900.0
 _MOST_POINTS: Final = 900
 """One a second at most, whatever the tick."""
 _CLOCKS: Final = ("kernel", "receive stamp", "application")
-_TELLING: Final = (Kind.TCP, Kind.HTTP, Kind.TLS, Kind.ICMP, Kind.DNS)
-"""Whose RTT a list shows when a line has several probe kinds: the one the kernel measures best."""
+_TELLING: Final = tuple(sorted(Kind, key=HELPERS.__contains__))
+"""Whose RTT a list shows when a line has several probe kinds: what decides over it, and first what the kernel measures best."""
 
 
 class Seen(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Final
 
 from reachline.core.quorum import Ballot, Tally, is_fresh, tally
 from reachline.core.rules import Rules
-from reachline.core.zone import HELPERS, Verdict, calm_of, is_calm, verdict
-from reachline.model import Kind, Line, LineId, Reading, VantageId, Vote, Zone
+from reachline.core.zone import Verdict, calm_of, is_calm, verdict
+from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vote, Zone
 
 __all__ = ["Poll", "deciding"]
 

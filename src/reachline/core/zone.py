@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from reachline.core.rules import Limit, Rules
-from reachline.model import Kind, Reading, VantageId, Vote, Zone
+from reachline.model import HELPERS, Kind, Reading, VantageId, Vote, Zone
 
-__all__ = ["HELPERS", "Calm", "Verdict", "calm_of", "is_calm", "is_over", "verdict", "wilson_at_least"]
+__all__ = ["Calm", "Verdict", "calm_of", "is_calm", "is_over", "verdict", "wilson_at_least"]
 
 CONNECT: Final = "connect"
 RESOLVE: Final = "resolve"
@@ -29,8 +29,8 @@ _ROUNDS: Final = 3
 _NEVER: Final = 2**31
 """Above every RTT a reading can hold: a limit that is never reached."""
 
-HELPERS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.TLS})
-"""Kinds that never decide over a line that other kinds observe: advisory, and an https probe shakes hands by itself."""
+_CALLS: Final = frozenset({Kind.HTTP, Kind.GRPC, Kind.REDIS})
+"""Kinds that ask the service itself, beyond the connect."""
 
 
 class Verdict(NamedTuple):
@@ -111,7 +111,8 @@ def verdict(
 ) -> Verdict:
     """The worst zone over a vantage's readings of one line; N where no metric has its minimum of samples.
 
-    `decides` names the kinds whose word counts; of the others, lost ICMP raises the level where TCP and HTTP are both bad.
+    `decides` names the kinds whose word counts; of the others, lost ICMP raises the level where TCP and
+    HTTP (or gRPC, or Redis) are both bad.
     """
     worst, vote = Zone.N, None
     now_held: dict[str, int] = {}
@@ -130,7 +131,7 @@ def verdict(
             suspects.add(reading.kind)
         if zone is not Zone.N and (worst is Zone.N or zone.value > worst.value):
             worst, vote = zone, why
-    if worst is Zone.D and icmp_lost and {Kind.TCP, Kind.HTTP} <= suspects:
+    if worst is Zone.D and icmp_lost and Kind.TCP in suspects and suspects & _CALLS:
         worst, vote = Zone.F, None if vote is None else vote._replace(zone=Zone.F, metric=f"{vote.metric}+icmp")
     return Verdict(worst, vote, tuple(sorted(now_held.items())))
 

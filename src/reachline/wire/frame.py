@@ -35,7 +35,7 @@ __all__ = [
 
 PROTOCOL: Final = (1, 0)
 MAX_FRAME: Final = 4 << 20
-"""Bytes. A slice of 100 lines with five kinds and histograms is below 1 MiB; four leave room."""
+"""Bytes. A slice of 100 lines with all nine kinds and histograms is below 2 MiB; four leave room."""
 SLICE: Final = 100
 """Lines a heartbeat part carries: no part holds a loop for more than a millisecond."""
 
