@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import errno
 from select import EPOLLERR, EPOLLHUP, EPOLLOUT
-from socket import IPPROTO_TCP, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, TCP_INFO, SocketType
+from socket import (
+    IPPROTO_TCP,
+    SO_LINGER,
+    SOCK_CLOEXEC,
+    SOCK_NONBLOCK,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    TCP_INFO,
+    SocketType,
+)
 from typing import ClassVar, Final, Protocol
 
 from reachline.net.attempt import Attempt, Ready, Route
-from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE
+from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE, RST_ON_CLOSE, bind
 
 __all__ = ["Bare", "Lane", "begin"]
 
@@ -74,8 +83,20 @@ def begin(lane: Lane, route: Route, serial: int, lateness_us: int, now: int) -> 
     except OSError:
         return None
     assert bare.sock is not None
-    if bare.sock.connect_ex(route.address) not in _STARTED:
+    if not _is_dressed(bare.sock, route) or bare.sock.connect_ex(route.address) not in _STARTED:
         bare.sock.close()
         return None
     lane.watch(bare, bare.fd, EPOLLOUT)
     return bare
+
+
+def _is_dressed(sock: SocketType, route: Route) -> bool:
+    """Whether the socket leaves and closes as its job says."""
+    try:
+        if route.bound:
+            bind(sock, route.family, route.job.source, route.job.interface)
+        if route.job.reset:
+            sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
+    except OSError:
+        return False
+    return True

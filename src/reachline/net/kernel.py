@@ -22,6 +22,7 @@ __all__ = [
     "INFO_SIZE",
     "RECVERR",
     "RESERVE",
+    "RST_ON_CLOSE",
     "SO_TIMESTAMPNS",
     "Timer",
     "bind",
@@ -40,6 +41,8 @@ SO_TIMESTAMPNS: Final = 35
 """asm-generic/socket.h; the ancillary message has the same number and holds a struct timespec of CLOCK_REALTIME."""
 RECVERR: Final = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
 """IP_RECVERR, IPV6_RECVERR by family: ICMP errors reach the socket that caused them (linux/in.h, linux/in6.h)."""
+RST_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""struct linger: on, no time."""
 
 RESERVE: Final = 256
 """Descriptors left to everything else in the process: uplink, API, journal."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import errno
 import socket
-import struct
 from select import EPOLLERR, EPOLLHUP, EPOLLOUT
 from typing import Final
 
 from reachline.model import Clock, Failure
 from reachline.net.attempt import Attempt, Home, Route, opened
-from reachline.net.kernel import failure_of, handshake, retransmits, words_of
+from reachline.net.kernel import RST_ON_CLOSE, failure_of, handshake, retransmits, words_of
 from reachline.net.speech import Speech
 from reachline.talk.way import Way
 
 __all__ = ["Stream"]
 
 _BROKEN: Final = EPOLLERR | EPOLLHUP
-_RST_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""struct linger: on, no time."""
 _SYN_AGAIN_US: Final = 1_000_000
 """A SYN is repeated after a second at the earliest (RFC 6298): so much has passed, even if we were away meanwhile."""
 _UNSENT: Final = frozenset((Failure.AGENT, Failure.UNREACHABLE))
@@ -41,7 +38,7 @@ class Stream:
         if (sock := opened(home, attempt, route, socket.SOCK_STREAM)) is None:
             return
         if route.job.reset:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
         attempt.began = home.clocks.ns()
         code = sock.connect_ex(route.address)
         if code and code != errno.EINPROGRESS:
