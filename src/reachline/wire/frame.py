@@ -19,6 +19,7 @@ __all__ = [
     "SLICE",
     "Ack",
     "Bye",
+    "Connections",
     "Detail",
     "Frame",
     "Heartbeat",
@@ -94,6 +95,10 @@ class LinePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     family: int = 0
     alpha_milli: int = 300
     probes: tuple[ProbePlan, ...] = ()
+    groups: tuple[str, ...] = ()
+    """What the line shares with others (provider, fibre, building): lines of one group may fail together."""
+    mark: int = 0
+    """SO_MARK that others' connections of this line carry; 0: none is known."""
 
 
 class Plan(msgspec.Struct, tag="plan", frozen=True, kw_only=True, omit_defaults=True):
@@ -112,6 +117,18 @@ class Hint(msgspec.Struct, tag="hint", frozen=True, kw_only=True, omit_defaults=
     """Lines whose breaker is open: out of traffic, probed at their usual interval, and judged anew once they answer."""
 
 
+class Connections(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the kernel tells of others' connections over a line, beside their loss and round trip: medians over all of them."""
+
+    count: int
+    deviation_us: int | None = None
+    """Of the round trip, as the kernel smooths it (rttvar)…"""
+    lowest_us: int | None = None
+    """…and the shortest of the last minutes."""
+    delivery: int | None = None
+    """Bytes a second that arrived, the fastest connection's."""
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For people and reports, never for the judge. `codes` counts 1xx…5xx, `histogram` is `core.histogram` bytes."""
 
@@ -127,6 +144,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skipped: int = 0
     lateness_us: int = 0
     certificate_days: int | None = None
+    connections: Connections | None = None
+    """Of kind passive only."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
