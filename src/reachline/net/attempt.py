@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from socket import SOCK_CLOEXEC, SOCK_NONBLOCK
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from reachline.errors import LocalProtocolError
 from reachline.model import Clock, Endpoint, Failure, Seconds
 from reachline.net.kernel import bind, words_of
 from reachline.net.result import Phases
 from reachline.net.wheel import NEVER
 from reachline.talk import Conversation, Probe
+from reachline.talk.dns import DnsProbe
 from reachline.talk.hop import Hop
 from reachline.talk.way import Way
 
@@ -24,11 +26,16 @@ if TYPE_CHECKING:
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
 
-__all__ = ["Attempt", "Home", "Job", "Ready", "Route", "SockAddr", "opened"]
+__all__ = ["Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
 
 SockAddr = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module takes it."""
 
+Place = tuple[str, int]
+"""An address or a name, and a port, as a proxy is asked for it."""
+
+_PASSING: Final = frozenset((Way.CONNECT, Way.STREAM))
+"""Ways that proxies carry; DNS has TCP to fall back on."""
 _FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
 
 
@@ -52,6 +59,11 @@ class Job:
     hops: tuple[Hop, ...] = ()
     """Proxies to go through, the first one first; `source` and `interface` are those of the connection to it."""
 
+    def __post_init__(self) -> None:
+        """LocalProtocolError where the probe cannot go by way of proxies: it must never go directly instead."""
+        if self.hops and self.probe.way not in _PASSING and not isinstance(self.probe, DnsProbe):
+            raise LocalProtocolError(f"{type(self.probe).__name__} does not go by way of a proxy")
+
 
 class Route(NamedTuple):
     """How a job's packets leave now."""
@@ -68,7 +80,9 @@ class Route(NamedTuple):
     timeout_ns: int
     patience_ns: int
     until: int
-    """Monotonic ns; the name is looked at again after it."""
+    """Monotonic ns; names are looked at again after it."""
+    places: tuple[Place, ...] = ()
+    """What each hop is asked to connect to; `address` is that of the first hop then."""
 
 
 class Attempt:

@@ -13,6 +13,9 @@ from reachline.net.datagram import Datagram
 from reachline.net.echo import Echo
 from reachline.net.resolve import Answer, Resolver
 from reachline.net.stream import Stream
+from reachline.net.wheel import NEVER
+from reachline.talk.dns import DnsTalk
+from reachline.talk.secure import is_address
 from reachline.talk.way import Way
 
 __all__ = ["Launcher", "Pad"]
@@ -52,27 +55,20 @@ class Launcher:
         return found if found is not None and found.job is job and found.until > now else None
 
     def address(self, job: Job) -> str:
-        """The numeric address the newest attempt went to; empty while there was none."""
+        """The numeric address the newest attempt went to; empty while there was none, or where only a proxy knows it."""
         found = self._routes.get(job.token)
-        return found.address[0] if found is not None and found.job is job else ""
+        if found is None or found.job is not job:
+            return ""
+        if not found.places:
+            return found.address[0]
+        return host if is_address(host := found.places[-1][0]) else ""
 
     def launch(self, attempt: Attempt, route: Route | None, now: int) -> None:
         """By its route where that is known, else by what its name means; the attempt may wait for that word."""
         if route is not None:
             self._go(attempt, route)
             return
-        job = attempt.job
-        found = routing.numeric(job, now)
-        if found is None:
-            host, family = job.probe.where(job.endpoint).host, routing.family_of(job)
-            answer = self._resolver.cached(host, family)
-            if answer is None or (not answer.addresses and answer.until * _NS <= now):
-                attempt.step = self._unnamed
-                self._pad.expect(attempt, now + round((job.timeout + job.patience) * _NS))
-                self._resolver.ask(host, family, functools.partial(self._resolved, attempt))
-                return
-            found = routing.route(job, answer, now)
-        self._take(attempt, found)
+        self._look_up(attempt, {}, now)
 
     def forget(self, token: int) -> None:
         """The token is not probed any more."""
@@ -87,13 +83,31 @@ class Launcher:
         self._echo.close()
         self._resolver.close()
 
-    def _resolved(self, attempt: Attempt, answer: Answer) -> None:
+    def _look_up(self, attempt: Attempt, known: dict[routing.Name, Answer], now: int) -> None:
+        """Its route by what its names mean; the attempt waits for the first one that is not known. `known` came meanwhile."""
+        for name in routing.names(attempt.job):
+            if name in known:
+                continue
+            answer = self._resolver.cached(*name)
+            if answer is None or (not answer.addresses and answer.until * _NS <= now):
+                attempt.step = self._unnamed
+                if attempt.deadline == NEVER:
+                    self._pad.expect(attempt, now + round((attempt.job.timeout + attempt.job.patience) * _NS))
+                self._resolver.ask(*name, functools.partial(self._resolved, attempt, known, name))
+                return
+            known[name] = answer
+        self._take(attempt, routing.route(attempt.job, known, now))
+
+    def _resolved(
+        self, attempt: Attempt, known: dict[routing.Name, Answer], name: routing.Name, answer: Answer
+    ) -> None:
         """The resolver's word, on the loop, outside a turn."""
         if attempt.over:
             return
         now = self._pad.clocks.ns()
         attempt.resolved_us = (now - attempt.began) // 1_000
-        self._take(attempt, routing.route(attempt.job, answer, now))
+        known[name] = answer
+        self._look_up(attempt, known, now)
         self._pad.arm()
 
     def _unnamed(self, attempt: Attempt, events: int) -> None:
@@ -116,7 +130,8 @@ class Launcher:
         if not self._is_prepared(attempt):
             return
         nonce = self._nonce()
-        attempt.talk = route.job.probe.talk(route.job.endpoint, nonce)
+        talk = route.job.probe.talk(route.job.endpoint, nonce)
+        attempt.talk = talk.over_stream() if isinstance(talk, DnsTalk) and route.places else talk
         match route.way:
             case Way.CONNECT | Way.STREAM:
                 self.stream.begin(attempt, route)
@@ -129,11 +144,13 @@ class Launcher:
 
     def _is_prepared(self, attempt: Attempt) -> bool:
         """Whether its TLS can be set up at all: asked before a packet leaves, and paid for before the clock runs."""
-        secure = attempt.job.probe.secure
-        if secure is None:
+        job = attempt.job
+        if job.probe.secure is None and not job.hops:
             return True
         try:
-            self._pad.contexts.of(secure, verify=secure.verify)
+            for secure in (job.probe.secure, *(hop.secure for hop in job.hops)):
+                if secure is not None:
+                    self._pad.contexts.of(secure, verify=secure.verify)
         except OSError as error:
             attempt.note = f"TLS cannot be set up: {error.strerror or error}"
             self._pad.settle(attempt, Failure.AGENT, 0)

@@ -1,18 +1,20 @@
-"""Where a job's packets go: numeric addresses at once, names by the resolver's cache. Waits for nothing."""
+"""Where a job's packets go: addresses at once, names by what the resolver said of them. Waits for nothing."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from reachline.model import Endpoint
-from reachline.net.attempt import Job, Route, SockAddr
+from reachline.net.attempt import Job, Place, Route, SockAddr
 from reachline.net.resolve import Answer, nameserver
 from reachline.net.wheel import NEVER
 from reachline.talk.secure import is_address
 from reachline.talk.way import Way
 
-__all__ = ["family_of", "numeric", "route"]
+__all__ = ["Name", "names", "route"]
 
 _NS: Final = 1_000_000_000
 _SOON_NS: Final = 100_000_000
@@ -20,51 +22,80 @@ _SOON_NS: Final = 100_000_000
 _NAMESERVER_NS: Final = 60 * _NS
 """How long the machine's own name server is taken for granted."""
 
-
-def numeric(job: Job, now: int) -> Route | str | None:
-    """The route of a job whose endpoint is an address; None: it is a name; a text: why there is none."""
-    where = job.probe.where(job.endpoint)
-    if where.host:
-        return _to(job, where, where.host, NEVER) if is_address(where.host) else None
-    own = nameserver()
-    return _to(job, where, own, now + _NAMESERVER_NS) if own else "this machine has no name server in /etc/resolv.conf"
+Name = tuple[str, int]
+"""A host to look up, and the family wanted (0: either)."""
 
 
-def route(job: Job, answer: Answer, now: int) -> Route | str:
-    """The route by what the resolver says; a text: why there is none."""
-    if not answer.addresses:
-        return answer.error
-    where = job.probe.where(job.endpoint)
-    return _to(job, where, answer.addresses[0], max(int(answer.until * _NS), now + _SOON_NS))
+def names(job: Job) -> tuple[Name, ...]:
+    """What must be known before the first packet leaves: where to connect to, and each name that a proxy gets as an address."""
+    wanted = [_name(job, 0), *(_name(job, at) for at, hop in enumerate(job.hops, 1) if hop.resolves_here)]
+    return tuple(dict.fromkeys(name for name in wanted if name[0] and not is_address(name[0])))
 
 
-def family_of(job: Job) -> int:
-    """The family a name is asked for: the endpoint's own, else that of the source address, else either (0)."""
-    where = job.probe.where(job.endpoint)
-    if where.family or not job.source:
-        return where.family
-    return 6 if ":" in job.source else 4
+def route(job: Job, answers: Mapping[Name, Answer], now: int) -> Route | str:
+    """The route by what the resolver says of `names`; a text: why there is none."""
+    until = NEVER
+    for name, answer in answers.items():
+        if not answer.addresses:
+            return f"{name[0]}: {answer.error}" if job.hops else answer.error
+        until = min(until, max(int(answer.until * _NS), now + _SOON_NS))
+    ends = _ends(job)
+    if not ends[-1].host:
+        if not (own := nameserver()):
+            return "this machine has no name server in /etc/resolv.conf"
+        ends[-1] = replace(ends[-1], host=own)
+        until = min(until, now + _NAMESERVER_NS)
+    address = _address(job, 0, ends[0], answers)
+    return _to(job, address, ends[0].port, until, tuple(_places(job, ends, answers)))
 
 
-def _to(job: Job, where: Endpoint, address: str, until: int) -> Route | str:
+def _ends(job: Job) -> list[Endpoint]:
+    """What is connected to, one by way of the other: the hops, then who is asked."""
+    return [*(hop.endpoint for hop in job.hops), job.probe.where(job.endpoint)]
+
+
+def _name(job: Job, at: int) -> Name:
+    """A connection that we make ourselves, the first one, is of the source address's family where it has none of its own."""
+    end = _ends(job)[at]
+    family = end.family
+    if not family and at == 0 and job.source:
+        family = 6 if ":" in job.source else 4
+    return end.host, family
+
+
+def _address(job: Job, at: int, end: Endpoint, answers: Mapping[Name, Answer]) -> str:
+    answer = answers.get(_name(job, at))
+    return answer.addresses[0] if answer is not None else end.host
+
+
+def _places(job: Job, ends: list[Endpoint], answers: Mapping[Name, Answer]) -> Iterator[Place]:
+    """What each hop is asked for: a name as it is, unless it is to get addresses."""
+    for at, hop in enumerate(job.hops, 1):
+        host = _address(job, at, ends[at], answers) if hop.resolves_here else ends[at].host
+        yield host, ends[at].port
+
+
+def _to(job: Job, address: str, port: int, until: int, places: tuple[Place, ...]) -> Route | str:
     try:
         # AI_NUMERICHOST: never asks anybody; it turns a zone index into its number.
-        found = socket.getaddrinfo(address, where.port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
     except OSError as error:
         return f"not an address here: {error.strerror or error}"
     family, _, _, _, sockaddr = found[0]
     probe = job.probe
     return Route(
         job=job,
-        way=probe.way,
+        # A question by datagram goes through proxies as it goes by TCP: `Job` lets no other datagram near them.
+        way=Way.STREAM if places and probe.way is Way.DATAGRAM else probe.way,
         family=int(family),
         address=_plain(sockaddr),
-        bare=probe.way is Way.CONNECT and probe.secure is None and probe.talk(job.endpoint, 0) is None,
+        bare=not places and probe.way is Way.CONNECT and probe.secure is None and probe.talk(job.endpoint, 0) is None,
         bound=bool(job.source or job.interface),
         timeout_us=round(job.timeout * 1_000_000),
         timeout_ns=round(job.timeout * _NS),
         patience_ns=round(job.patience * _NS),
         until=until,
+        places=places,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from reachline.model import Clock, Failure
 from reachline.net.attempt import Attempt, Home, Route, opened
+from reachline.net.hops import unreached
 from reachline.net.kernel import RST_ON_CLOSE, failure_of, handshake, retransmits, words_of
 from reachline.net.speech import Speech
 from reachline.talk.way import Way
@@ -70,7 +71,7 @@ class Stream:
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
             self._home.settle(attempt, None, rtt)
             return
-        if not again and route.way is Way.CONNECT:
+        if not again and route.way is Way.CONNECT and not route.places:
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
         attempt.speech = speech = attempt.speech or Speech(self._home, attempt)
         speech.connected(None if again else rtt)
@@ -82,8 +83,8 @@ class Stream:
         again = retransmits(sock.getsockopt)
         attempt.sent += 1 + again
         attempt.lost += 1 + again
-        attempt.note = attempt.note or "no answer to connect"
-        self._home.settle(attempt, Failure.TIMEOUT, self._home.clocks.elapsed(attempt.began))
+        failure, attempt.note = unreached(attempt.job, Failure.TIMEOUT, "no answer to connect")
+        self._home.settle(attempt, failure, self._home.clocks.elapsed(attempt.began))
 
     def _failed(self, attempt: Attempt, code: int, *, unsent: bool = False) -> None:
         """Refused or unreachable: an answer of somebody, timed by our own clock where it has a time at all."""
@@ -95,7 +96,7 @@ class Stream:
             attempt.sent += 1 + again
             attempt.lost += again if failure in {Failure.REFUSED, Failure.RESET} else 1 + again
         rtt, clock, took = self._home.clocks.measure(attempt.began, 0, None)
-        if failure is Failure.REFUSED and not again:
+        if failure is Failure.REFUSED and not again and not attempt.job.hops:
             attempt.rtt, attempt.clock = rtt, clock
-        attempt.note = words_of(code)
+        failure, attempt.note = unreached(attempt.job, failure, words_of(code))
         self._home.settle(attempt, failure, took)

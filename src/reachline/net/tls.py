@@ -49,13 +49,18 @@ def _make(profile: Secure, *, verify: bool) -> ssl.SSLContext:
 
 
 class Tls:
-    """One connection's layer. Bytes from the peer go in by `feed`, bytes for it come out by `outgoing`."""
+    """One layer of a connection. Bytes from the peer go in by `feed`, bytes for it come out by `outgoing`.
 
-    __slots__ = ("_in", "_object", "_out")
+    A layer may lie inside another (`outer`): TLS with a target inside the TLS with its proxy. Where the outer one breaks, that
+    is a `RemoteProtocolError`; an `SSLError` is always of this layer.
+    """
 
-    def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
+    __slots__ = ("_in", "_object", "_out", "_outer")
+
+    def __init__(self, context: ssl.SSLContext, server_name: str, outer: Tls | None = None) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name or None)
+        self._outer = outer
 
     def shake(self) -> bool:
         """One step of the handshake, True once it is over. SSLError where it fails."""
@@ -66,20 +71,29 @@ class Tls:
         return True
 
     def feed(self, data: bytes) -> None:
-        """Take what the peer sent; empty: it closed."""
-        if data:
+        """Take what came over the wire; empty: it is closed."""
+        if self._outer is not None:
+            self._outer.feed(data)
+            self._draw(self._outer)
+        elif data:
             self._in.write(data)
         else:
             self._in.write_eof()
 
+    def put(self, data: bytes) -> None:
+        """Take what the layer around this one has deciphered already, and all else that it holds."""
+        self._in.write(data)
+        if self._outer is not None:
+            self._draw(self._outer)
+
     def outgoing(self) -> bytes:
         """What must be sent now."""
-        return self._out.read()
+        return self._enclosed(self._out.read())
 
     def wrap(self, data: bytes) -> bytes:
-        """`data` as it goes to the peer."""
+        """`data` as it goes over the wire."""
         self._object.write(data)
-        return self._out.read()
+        return self._enclosed(self._out.read())
 
     def unwrap(self) -> bytes | None:
         """The next piece of plain data; empty: the peer ended it; None: nothing more for now. SSLError where it is broken."""
@@ -89,6 +103,27 @@ class Tls:
             return None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return b""
+
+    def _draw(self, outer: Tls) -> None:
+        """Take all that the outer layer has for us."""
+        try:
+            while (data := outer.unwrap()) is not None:
+                if not data:
+                    self._in.write_eof()
+                    return
+                self._in.write(data)
+        except ssl.SSLError as error:
+            raise RemoteProtocolError(words_of(error)) from error
+
+    def _enclosed(self, data: bytes) -> bytes:
+        """Our bytes as the outer layer sends them, with what it has to say itself."""
+        outer = self._outer
+        if outer is None:
+            return data
+        try:
+            return outer.wrap(data) if data else outer.outgoing()
+        except ssl.SSLError as error:
+            raise RemoteProtocolError(words_of(error)) from error
 
     def expires(self) -> int | None:
         """When the peer's certificate ends, unix seconds; None where it cannot be read."""

@@ -31,8 +31,6 @@ REPLIES: Final = {
 """Reply codes in words; others are not assigned."""
 
 _VERSION: Final = 5
-_PLAIN, _PASSWORD, _NONE = 0, 2, 0xFF
-"""Methods: no sign-in, user and password, and the proxy's word for neither."""
 _NEGOTIATION: Final = frozenset((1, 5))
 """Versions of the answer to a sign-in: RFC 1929 says 1, some proxies say 5."""
 _IPV4, _NAME, _IPV6 = 1, 3, 4
@@ -79,11 +77,11 @@ class Connect:
                 self._step = self._signed_in
                 return b"".join((b"\x01", _sized(self._user), _sized(self._password))) + self._early()
             case 2 | 0xFF:
-                return self._refuse(
-                    "asks for a user and a password" if not self._user else "takes no user and password"
-                )
+                self.refusal = "takes no user and password" if self._user else "asks for a user and a password"
             case method:
                 raise RemoteProtocolError(f"chose method {method}, which was not offered")
+        self.reply = REFUSED_SIGN_IN
+        return None
 
     def _signed_in(self, data: bytes) -> bytes | None:
         if data and data[0] not in _NEGOTIATION:
@@ -91,7 +89,8 @@ class Connect:
         if len(data) < 2:
             return b""
         if data[1]:
-            return self._refuse("refuses the user or the password")
+            self.reply, self.refusal = REFUSED_SIGN_IN, "refuses the user or the password"
+            return None
         self._buffer = data[2:]
         return self._ask()
 
@@ -118,9 +117,6 @@ class Connect:
             return b""
         self.reply, self.rest, self._buffer = SUCCEEDED, data[size:], b""
         return None
-
-    def _refuse(self, why: str) -> None:
-        self.reply, self.refusal = REFUSED_SIGN_IN, why
 
 
 def _reply_size(data: bytes) -> int | None:
