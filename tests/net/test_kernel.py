@@ -74,6 +74,20 @@ def test_the_kernel_knows_the_handshake():
     assert again == 0
 
 
+@pytest.mark.parametrize(
+    ("state", "rtt", "again", "known"),
+    [
+        (1, 999_999, 0, (999_999, 0)),
+        (1, 1_000_000, 0, (1_000_000, 1)),
+        (8, 1_030_000, 0, (1_030_000, 1)),
+        (1, 40_000, 2, (40_000, 2)),
+        (2, 0, 1, None),
+    ],
+)
+def test_a_handshake_that_took_a_second_met_a_loss_whoever_repeated(state, rtt, again, known):
+    assert kernel.handshake(lambda *_: kernel.INFO.pack(state, rtt, again)) == known
+
+
 def test_a_socket_that_is_not_connected_has_no_handshake():
     with socket.socket() as sock:
         assert kernel.handshake(sock.getsockopt) is None

@@ -158,6 +158,21 @@ def test_lost_handshakes_are_counted_apart_and_name_our_port():
     assert (reverse.dropped, hurt) == (2, frozenset({40_001}))
 
 
+def test_a_repetition_lost_after_the_answer_hurts_no_connect_and_a_new_connect_of_that_port_may_be_hurt():
+    made = bottle(Profile())
+    syn, answer = packet(target=7, flags=SYN), packet(source=7, ports=(80, 40_000), flags=SYN | ACK)
+    made.take(syn, near=False, now=0.0)
+    made.take(answer, near=True, now=0.0)
+    made.change(7, Ways(reverse=Profile(hole=True)))
+
+    made.take(answer, near=True, now=1.0)
+    assert made.counted(7).hurt == frozenset()
+
+    made.take(syn, near=False, now=2.0)
+    made.take(answer, near=True, now=2.0)
+    assert made.counted(7).hurt == {40_000}
+
+
 def test_the_luck_of_a_line_is_the_same_whatever_other_lines_carry():
     def fates(busy: bool) -> list[bool]:
         made = Bottle({}, Profile(loss=0.3), 5)

@@ -21,7 +21,7 @@ from socket import (
 from typing import ClassVar, Final, Protocol
 
 from reachline.net.attempt import Attempt, Ready, Route
-from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE, RST_ON_CLOSE, bind
+from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE, RST_ON_CLOSE, SYN_AGAIN_US, bind
 
 __all__ = ["Bare", "Lane", "begin"]
 
@@ -70,7 +70,7 @@ class Bare:
         if events and not events & _BROKEN:
             assert self.sock is not None
             state, rtt, again = _unpack(self.sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
-            if state in CONNECTED and not again:
+            if state in CONNECTED and not again and rtt < SYN_AGAIN_US:
                 self._lane.arrived(self, rtt)
                 return
         self._lane.promoted(self).ready(events)

@@ -24,6 +24,7 @@ __all__ = [
     "RESERVE",
     "RST_ON_CLOSE",
     "SO_TIMESTAMPNS",
+    "SYN_AGAIN_US",
     "Timer",
     "bind",
     "budget",
@@ -53,6 +54,8 @@ CONNECTED: Final = (1, 8)
 INFO: Final = struct.Struct("=B67xI28xI")
 """struct tcp_info: tcpi_state at 0, tcpi_rtt (us) at 68, tcpi_total_retrans at 100."""
 INFO_SIZE: Final = INFO.size
+SYN_AGAIN_US: Final = 1_000_000
+"""A SYN or SYN-ACK is repeated after a second at the earliest (RFC 6298)."""
 _TIMESPEC: Final = struct.Struct("=qq")
 _NS: Final = 1_000_000_000
 
@@ -104,10 +107,12 @@ def words_of(code: int) -> str:
 def handshake(info: Callable[[int, int, int], bytes]) -> tuple[int, int] | None:
     """(RTT in us, retransmits) of a connection just made, from its `getsockopt`; None while it is not made.
 
-    With retransmits > 0 the RTT is ambiguous (it may count from the lost SYN) and must not be used.
+    With retransmits > 0 the RTT is ambiguous (it may count from the lost SYN) and must not be used. A handshake of
+    `SYN_AGAIN_US` or more without any counts as one: a lost SYN-ACK is repeated by the peer after a second too, at times a
+    little before our own timer has fired, and then no counter of ours knows.
     """
     state, rtt, retransmits = INFO.unpack(info(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_SIZE))
-    return (rtt, retransmits) if state in CONNECTED else None
+    return (rtt, retransmits or int(rtt >= SYN_AGAIN_US)) if state in CONNECTED else None
 
 
 def retransmits(info: Callable[[int, int, int], bytes]) -> int:

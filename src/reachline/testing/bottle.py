@@ -96,7 +96,9 @@ class Counted(NamedTuple):
     forward: Tally = Tally()
     reverse: Tally = Tally()
     hurt: frozenset[int] = frozenset()
-    """Our ports of TCP connects that lost a SYN or a SYN-ACK at least once."""
+    """Our ports of TCP connects that lost a SYN, or every SYN-ACK so far: they had to ask again. What is lost once we have been
+    answered (a repetition, as the peer does not know that yet) hurts no connect.
+    """
 
 
 class Flow(NamedTuple):
@@ -140,6 +142,20 @@ class _Line:
     forward: _Way
     reverse: _Way
     hurt: set[int] = field(default_factory=set)
+    answered: set[int] = field(default_factory=set)
+    """Ports of ours that a SYN-ACK was let through to, after their newest SYN."""
+
+    def lost(self, flow: Flow, *, near: bool) -> None:
+        """A SYN or SYN-ACK was dropped."""
+        if not near or flow.near_port not in self.answered:
+            self.hurt.add(flow.near_port)
+
+    def passed(self, flow: Flow, *, near: bool) -> None:
+        """A SYN or SYN-ACK was let through."""
+        if near:
+            self.answered.add(flow.near_port)
+        else:
+            self.answered.discard(flow.near_port)
 
 
 class Held(NamedTuple):
@@ -182,8 +198,10 @@ class Bottle:
             way.dropped += 1
             if flow.is_syn:
                 way.syns_dropped += 1
-                line.hurt.add(flow.near_port)
+                line.lost(flow, near=near)
             return
+        if flow.is_syn:
+            line.passed(flow, near=near)
         self._count += 1
         heapq.heappush(self._held, Held(_due(way, len(packet), now), self._count, near, packet))
 
