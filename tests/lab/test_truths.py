@@ -79,7 +79,7 @@ async def measured(jobs) -> list[Ended]:
         for token, (number, _, position, address) in enumerate(jobs):
             host = f"[{address}]" if ":" in address else address
             target = f"tcp://{host}:7" if number == CONNECTS else f"icmp://{host}"
-            job = make_job(target, token=token, timeout=0.8, patience=4.0)
+            job = make_job(target, token=token, timeout=0.8, patience=2.5)
             engine.engine.start(job, at=begin + position * 0.002)
         async with asyncio.timeout(60):
             while len(engine.ended) < len(jobs):
