@@ -112,9 +112,11 @@ class Prober:
 
     def adopt(self, lines: Iterable[LinePlan], *, at_once: bool = False) -> None:
         """Probe these lines from now on and no others. What stays as it was goes on undisturbed; a line that goes the same
-        way with other numbers keeps its window. `at_once`: new ones begin now, not at their place in the interval.
+        way with other numbers keeps its window. `at_once`: new ones begin now, not at their place in the interval. Passive
+        plans are left alone: nothing is sent for them.
         """
-        wanted = {(line.line, plan.kind): (line, plan) for line in lines for plan in line.probes}
+        active = ((line, plan) for line in lines for plan in line.probes if plan.kind is not Kind.PASSIVE)
+        wanted = {(line.line, plan.kind): (line, plan) for line, plan in active}
         gone = {key: probed for key, probed in self._probes.items() if wanted.get(key) != (probed.line, probed.plan)}
         for key, probed in gone.items():
             self._stop(key, probed)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reachline.agent import trust
+from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
 from reachline.model import Kind, Seconds
@@ -49,8 +50,8 @@ def _kind(target: str) -> Kind:
 class Reporter:
     """Makes one agent's heartbeats. Written by its owner's task."""
 
-    def __init__(self, prober: Prober, *, agent: str, boot: str, now: Seconds) -> None:
-        self._prober, self._agent, self._boot, self._born = prober, agent, boot, now
+    def __init__(self, prober: Prober, passive: Passive, *, agent: str, boot: str, now: Seconds) -> None:
+        self._prober, self._passive, self._agent, self._boot, self._born = prober, passive, agent, boot, now
         self._sequence = self._doubt = 0
         self._sure: Seconds = now
         """Until then the reference targets answered, if there are any."""
@@ -59,7 +60,8 @@ class Reporter:
 
     def slices(self) -> tuple[tuple[str, ...], ...]:
         """The plan's lines in parts of a heartbeat; one empty part where there are none, as a sign of life."""
-        lines = tuple(line for line in self._prober.lines if not line.startswith(_REFERENCE))
+        watched = dict.fromkeys((*self._prober.lines, *self._passive.lines))
+        lines = tuple(line for line in watched if not line.startswith(_REFERENCE))
         return tuple(lines[at : at + SLICE] for at in range(0, len(lines), SLICE)) or ((),)
 
     def look(self, now: Seconds) -> None:
@@ -70,7 +72,11 @@ class Reporter:
     def reports(self, lines: Sequence[str], now: Seconds) -> list[Report]:
         """All kinds of these lines: a line's vote is made from all of them at once. They count as reported with this."""
         self._check(now)
-        return [self._report(probed, now) for line in lines for probed in self._prober.lines.get(line, ())]
+        found: list[Report] = []
+        for line in lines:
+            found += (self._report(probed, now) for probed in self._prober.lines.get(line, ()))
+            found += self._passive.report(line, now, void=self.is_void)
+        return found
 
     def heartbeat(
         self, reports: Sequence[Report], *, part: tuple[int, int], now: Seconds, urgent: bool = False
@@ -93,6 +99,7 @@ class Reporter:
         was_void, self.is_void = self.is_void, trust.is_cut_off(probed.window.rounds.last_ok for probed in references)
         if was_void and not self.is_void:
             self._prober.revoke(self._sure)
+            self._passive.revoke(self._sure)
         if not self.is_void:
             # An answered round began at most its interval and its timeout ago; only until then we are sure.
             self._sure = max(self._sure, now - 2 * _EVERY_MS / 1_000)

@@ -10,6 +10,7 @@ from typing import Final
 
 from reachline import __version__
 from reachline.agent.outbox import Outbox
+from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
 from reachline.agent.reports import Reporter, reference_plans
@@ -61,6 +62,7 @@ class _Agent:
         self.prober = Prober(
             rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, rate=settings.rate
         )
+        self.passive = Passive(self._urge)
         self.outbox = Outbox(settings.backlog)
         self.uplink = Uplink(
             settings,
@@ -85,11 +87,13 @@ class _Agent:
 
     async def work(self, now: Seconds) -> None:
         """All tasks; ends when the uplink does."""
-        reporter = Reporter(self.prober, agent=self._settings.id, boot=self._boot, now=now)
+        reporter = Reporter(self.prober, self.passive, agent=self._settings.id, boot=self._boot, now=now)
         async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(self.passive.run(), name="look")
             reporting = tasks.create_task(self._report(reporter), name="report")
             await self.uplink.run()
             reporting.cancel()
+            looking.cancel()
 
     async def _report(self, reporter: Reporter) -> None:
         """A round of reports each heartbeat, in parts; at once after a center took us; urgent ones in between.
@@ -162,6 +166,7 @@ class _Agent:
             case Plan():
                 self._heartbeat = frame.heartbeat_ms / 1_000
                 self.prober.adopt((*self.references, *frame.lines))
+                self.passive.adopt(frame.lines)
                 if frame.lines != self._lines:
                     self._lines = frame.lines
                     self._want()
@@ -175,6 +180,10 @@ class _Agent:
             "zone_changed",
             extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},
         )
+        self._urge(line)
+
+    def _urge(self, line: str) -> None:
+        """The line is worth a report at once."""
         self._urgent[line] = None
         self._news.set()
 

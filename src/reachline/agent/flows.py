@@ -1,0 +1,141 @@
+"""What the connections of others tell of a line: differences between two looks at the kernel's table. Pure.
+
+Segments sent and sent again have their own counts, whole; of how the connections fare a fair few are told each time, as
+attempts: a connection whose data was confirmed is ok with its smoothed round trip, one that has waited in vain longer than
+the timeout is late. Nothing sent is nothing said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from reachline.model import Seconds
+from reachline.wire.sockdiag import CONNECTING, Sock
+
+__all__ = ["SPREAD", "Flows", "Heard", "Packets"]
+
+SPREAD: Final = 20
+"""Connections told each time as attempts: a window of 200 then holds ten looks however many there are."""
+_ENOUGH: Final = 2_000
+"""Segments that tell a loss of 1 % to a quarter of it: older ones are left out once the newer are as many…"""
+_SPAN: Final[Seconds] = 20.0
+"""…and lie this far apart, so that one look does not stand for all: two default heartbeats."""
+
+
+class Heard(NamedTuple):
+    """What came of a line's connections since the look before."""
+
+    sent: int = 0
+    lost: int = 0
+    ends: tuple[int | None, ...] = ()
+    """Attempts: the round trip of a connection whose data was confirmed, None of one that waits in vain."""
+    connections: int = 0
+
+
+class _Flow:
+    """One connection as it was last seen."""
+
+    __slots__ = ("acked", "lost", "sent", "since")
+
+    def __init__(self, sent: int, lost: int, acked: int) -> None:
+        self.sent, self.lost, self.acked = sent, lost, acked
+        self.since: Seconds | None = None
+        """From when on it was seen to wait in vain."""
+
+
+class Flows:
+    """A line's connections by their cookie. One writer."""
+
+    def __init__(self, timeout: Seconds) -> None:
+        self._timeout = timeout
+        self._flows: dict[int, _Flow] = {}
+        self._looks = 0
+
+    def heard(self, socks: Collection[Sock], now: Seconds, *, whole: bool = True) -> Heard:
+        """What is new since the last look. A connection that was not there then began in between, so all of it is new;
+        at the first look nobody knows when they did.
+        """
+        sent = lost = 0
+        ends: list[int | None] = []
+        for sock in socks:
+            flow = self._known(sock)
+            more, missing = _totals(sock)
+            sent += max(0, more - flow.sent)
+            lost += max(0, missing - flow.lost)
+            flow.sent, flow.lost = max(more, flow.sent), max(missing, flow.lost)
+            end = self._end(flow, sock, now)
+            ends += () if end is None else (end[0],)
+        if whole:
+            here = {sock.cookie for sock in socks}
+            self._flows = {cookie: flow for cookie, flow in self._flows.items() if cookie in here}
+        self._looks += 1
+        return Heard(sent, min(lost, sent), _few(ends, self._looks), len(socks))
+
+    def _known(self, sock: Sock) -> _Flow:
+        flow = self._flows.get(sock.cookie)
+        if flow is None:
+            flow = _Flow(0, 0, 0) if self._looks else _Flow(*_totals(sock), sock.acked)
+            self._flows[sock.cookie] = flow
+        return flow
+
+    def _end(self, flow: _Flow, sock: Sock, now: Seconds) -> tuple[int | None] | None:
+        """Whether it got on (its round trip), waits in vain too long (None), or has nothing to tell."""
+        moved, flow.acked = sock.acked > flow.acked, max(sock.acked, flow.acked)
+        if moved:
+            flow.since = None
+            return (sock.rtt_us,) if sock.rtt_us else None
+        if not (sock.pending and (sock.unacked or sock.state == CONNECTING)):
+            flow.since = None
+            return None
+        flow.since = now if flow.since is None else flow.since
+        return (None,) if now - flow.since >= self._timeout else None
+
+
+def _totals(sock: Sock) -> tuple[int, int]:
+    """Segments sent and lost since it was opened: its SYN and its data; what was sent again counts as lost.
+
+    Where a path is seen to change the order, segments are sent again that had only been overtaken; the peer then says that
+    it got them twice, and those are taken off.
+    """
+    lost = sock.retransmitted - (sock.duplicates if sock.reordered else 0)
+    lost = max(0, lost)
+    return 1 + max(sock.segments, lost), lost
+
+
+def _few(ends: Sequence[int | None], turn: int) -> tuple[int | None, ...]:
+    """At most `SPREAD` of them, evenly, others each turn."""
+    step = -(-len(ends) // SPREAD) or 1
+    return tuple(ends[turn % step :: step])
+
+
+class Packets:
+    """Segments of the newest looks: enough of them, over long enough, none older than `age`. One writer."""
+
+    def __init__(self, age: Seconds) -> None:
+        self._age = age
+        self._looks: deque[tuple[Seconds, int, int]] = deque()
+        self.sent = self.lost = 0
+
+    def add(self, now: Seconds, sent: int, lost: int) -> None:
+        """What one look found."""
+        if sent:
+            self._looks.append((now, sent, lost))
+            self.sent, self.lost = self.sent + sent, self.lost + lost
+        self.age_out(now)
+
+    def age_out(self, now: Seconds) -> None:
+        """Drop what is too old, or no longer needed."""
+        while self._looks and self._is_past(*self._looks[0], now):
+            _, sent, lost = self._looks.popleft()
+            self.sent, self.lost = self.sent - sent, self.lost - lost
+
+    def drop_since(self, since: Seconds) -> None:
+        """Take back what came after `since`."""
+        while self._looks and self._looks[-1][0] > since:
+            _, sent, lost = self._looks.pop()
+            self.sent, self.lost = self.sent - sent, self.lost - lost
+
+    def _is_past(self, at: Seconds, sent: int, _: int, now: Seconds) -> bool:
+        return now - at > self._age or (now - at > _SPAN and self.sent - sent >= _ENOUGH)

@@ -1,0 +1,143 @@
+"""The kernel's table of TCP connections, read piece by piece on the loop. Linux only; knows no line and no verdict.
+
+One request walks the kernel's whole hash table before its first answer (1 to 3 ms for 262 144 places), in one piece: that is
+the price of a look, and why there is one for all lines. What was found comes in datagrams, one a turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import stat
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from reachline.errors import RemoteProtocolError
+from reachline.net.kernel import words_of
+from reachline.wire.sockdiag import Done, Refused, Sock, Wanted, messages, request
+
+__all__ = ["Looked", "SockDiag"]
+
+_NETLINK_SOCK_DIAG: Final = 4
+_RECEIVE: Final = 1 << 16
+"""Bytes: the kernel fills 32 KiB at most."""
+_FAMILIES: Final = (4, 6)
+"""IPv6 sockets carry IPv4 too: many programs open nothing else."""
+_WORDS: Final = {
+    errno.EPERM: "to look at marks takes CAP_NET_ADMIN",
+    errno.ENOENT: "this kernel has no tcp_diag",
+    errno.EPROTONOSUPPORT: "this system does not tell of its connections (Linux does)",
+    errno.ENOBUFS: "the kernel's answer overran the buffer",
+}
+
+
+class Looked(NamedTuple):
+    """What one look found: connections of other processes, or why there is nothing to be found."""
+
+    socks: tuple[Sock, ...] = ()
+    whole: bool = True
+    """False: the table changed while it was read, so that one that is missing need not be gone."""
+    error: str = ""
+
+
+class SockDiag:
+    """One netlink socket on one loop. Our own connections are left out. Written by the one task that looks."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._sequence = 0
+        self._found: list[Sock] = []
+        self._own: set[int] = set()
+        """Inodes of our own sockets, as of every turn in which the kernel collected some."""
+        self._strangers: frozenset[int] = frozenset()
+        """Cookies of the last look's connections, which are known not to be ours."""
+        self._over: asyncio.Future[bool] | None = None
+
+    async def look(self, wanted: Sequence[Wanted]) -> Looked:
+        """All connections of other processes that any of `wanted` describes."""
+        self._found, self._own = [], set()
+        try:
+            whole = [await self._dump(family, wanted) for family in _FAMILIES]
+        except RemoteProtocolError as error:
+            return self._broken(str(error))
+        except OSError as error:
+            code = error.errno or 0
+            return self._broken(_WORDS.get(code) or words_of(code))
+        found = {sock.cookie: sock for sock in self._found if self._is_foreign(sock)}
+        self._strangers = frozenset(found)
+        return Looked(tuple(found.values()), all(whole))
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+        if self._socket is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and its readers with it
+                asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _is_foreign(self, sock: Sock) -> bool:
+        """A closed connection has no inode and could be a probe of ours: it counts where it did before it was closed."""
+        return sock.cookie in self._strangers or (sock.inode != 0 and sock.inode not in self._own)
+
+    async def _dump(self, family: int, wanted: Sequence[Wanted]) -> bool:
+        """All of one family into `_found`; whether the table stood still meanwhile."""
+        loop = asyncio.get_running_loop()
+        if self._socket is None:
+            self._socket = _opened()
+            loop.add_reader(self._socket.fileno(), self._turn)
+        self._sequence += 1
+        self._over = loop.create_future()
+        self._socket.send(request(family, wanted, sequence=self._sequence))
+        self._own |= _own_sockets()
+        return await self._over
+
+    def _turn(self) -> None:
+        """One datagram. The kernel collects the next one as this is taken, so whose those are must be noted before we go on."""
+        if self._socket is None or self._over is None or self._over.done():
+            return
+        try:
+            self._take(self._socket.recv(_RECEIVE), self._over)
+        except BlockingIOError:
+            return
+        except (OSError, RemoteProtocolError) as error:
+            self._over.set_exception(error)
+
+    def _take(self, data: bytes, over: asyncio.Future[bool]) -> None:
+        for message in messages(data, sequence=self._sequence):
+            match message:
+                case Sock():
+                    self._found.append(message)
+                case Refused():
+                    raise OSError(message.code, os.strerror(message.code))
+                case Done():
+                    over.set_result(message.whole)
+                    return
+        self._own |= _own_sockets()
+
+    def _broken(self, error: str) -> Looked:
+        """Answers may be left behind: the next look begins with a new socket."""
+        self.close()
+        return Looked(error=error)
+
+
+def _opened() -> socket.socket:
+    if not sys.platform.startswith("linux"):
+        raise OSError(errno.EPROTONOSUPPORT, "only Linux tells of its connections")
+    return socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+    )
+
+
+def _own_sockets() -> set[int]:
+    """Inodes of this process' sockets; a microsecond each."""
+    found = set()
+    with os.scandir("/proc/self/fd") as entries:
+        for entry in entries:
+            status = os.fstat(int(entry.name))
+            if stat.S_ISSOCK(status.st_mode):
+                found.add(status.st_ino)
+    return found
