@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 from pydantic_core import PydanticCustomError
 
 from reachline.agent.prober import OWN_SERVER
-from reachline.doors.addresses import parse_target
+from reachline.doors.addresses import SCHEMES, parse_target
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Endpoint, Kind, Seconds
@@ -20,14 +20,6 @@ from reachline.wire.frame import LinePlan, ProbePlan
 
 __all__ = ["Pace", "Target", "read_targets"]
 
-_KINDS: Final = {
-    "tcp": Kind.TCP,
-    "http": Kind.HTTP,
-    "https": Kind.HTTP,
-    "tls": Kind.TLS,
-    "dns": Kind.DNS,
-    "icmp": Kind.ICMP,
-}
 _DNS: Final = "dns://"
 
 
@@ -72,7 +64,7 @@ def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
 def _target(text: str, pace: Pace) -> Target:
     url, options = _question(text) if _is_question(text) else (text, {})
     endpoint = Endpoint(scheme="dns", host="", port=53) if url == OWN_SERVER else parse_target(url)
-    kind = _KINDS[endpoint.scheme]
+    kind = SCHEMES[endpoint.scheme].kinds[0]
     build(kind, endpoint, options)
     every = round(1_000 * pace.interval)
     probe = ProbePlan(

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from reachline.doors.units import refuse
-from reachline.model import Endpoint
+from reachline.model import Endpoint, Kind
 
 __all__ = [
     "MAX_NAME",
+    "SCHEMES",
     "Bind",
     "Ip",
     "Name",
     "OptionalIp",
     "OptionalName",
-    "Proxy",
+    "Scheme",
     "Target",
     "derived_names",
     "is_public",
+    "located",
     "masked",
     "parse_target",
-    "without_password",
 ]
 
 MAX_NAME: Final = 63
@@ -36,10 +37,28 @@ _HOST: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-
 
 _FOREIGN: Final = re.compile(r"[^!-~]")
 
-_PORTS: Final = {"tcp": 0, "http": 80, "https": 443, "tls": 443, "dns": 53, "icmp": 0}
-"""Schemes a line may have, with the port meant where none is written (0: none is)."""
-_PROXIES: Final = {"socks5": 1080, "http": 8080}
-_REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]*\}")
+
+class Scheme(NamedTuple):
+    """What a line of this scheme is asked, and what its URL may hold."""
+
+    kinds: tuple[Kind, ...]
+    """What it is probed by; the first is what `watch` asks."""
+    port: int | None = None
+    """The port meant where none is written; None: one must be."""
+    has_port: bool = True
+    has_path: bool = False
+    """Whether a path means something to the kind."""
+
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    "tcp": Scheme((Kind.TCP,)),
+    "http": Scheme((Kind.HTTP, Kind.TCP), port=80, has_path=True),
+    "https": Scheme((Kind.HTTP, Kind.TCP, Kind.TLS), port=443, has_path=True),
+    "tls": Scheme((Kind.TLS, Kind.TCP), port=443),
+    "dns": Scheme((Kind.DNS,), port=53, has_path=True),
+    "icmp": Scheme((Kind.ICMP,), has_port=False),
+}
+"""Schemes a line may have."""
 _USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
 
 
@@ -55,25 +74,26 @@ def _name(text: str) -> str:
 def parse_target(text: str) -> Endpoint:
     """The endpoint of a line's URL; PydanticCustomError says which part is wrong."""
     parts = _split(text, "tcp://10.0.0.1:443 or https://a.example/healthz")
-    if parts.scheme not in _PORTS:
-        raise refuse(f"must begin with one of {_listed(_PORTS)}", _guess_scheme(text))
+    if (scheme := SCHEMES.get(parts.scheme)) is None:
+        raise refuse(f"must begin with one of {_listed(SCHEMES)}", _guess_scheme(text))
     if parts.username is not None or parts.fragment:
         raise refuse("takes no user, password or fragment", "credentials for HTTP probes are headers")
     host = _host(parts)
     port = _port(parts, text)
-    if parts.scheme == "tcp" and not port:
-        raise refuse("needs a port", f"did you mean tcp://{host}:443?")
-    if parts.scheme == "icmp" and port:
-        raise refuse("takes no port: echo requests have none", f"did you mean icmp://{host}?")
+    port = port or scheme.port or 0
+    if scheme.has_port and not port:
+        raise refuse("needs a port", f"did you mean {parts.scheme}://{host}:443?")
+    if port and not scheme.has_port:
+        raise refuse("takes no port: echo requests have none", f"did you mean {parts.scheme}://{host}?")
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    if path not in {"", "/"} and parts.scheme not in {"http", "https", "dns"}:
+    if path not in {"", "/"} and not scheme.has_path:
         raise refuse(
             f"takes no path: {parts.scheme} has none", "a path belongs to http:// or https:// (or probes.http.path)"
         )
     return Endpoint(
         scheme=parts.scheme,
         host=host,
-        port=port or _PORTS[parts.scheme],
+        port=port,
         path=path if path != "/" or parts.scheme.startswith("http") else "",
         family=_family(host),
     )
@@ -84,18 +104,10 @@ def _target(text: str) -> str:
     return text
 
 
-def _proxy(text: str) -> str:
-    if text == "direct":
-        return text
-    parts = _split(_REFERENCE.sub("x", text), "socks5://10.0.0.9:1080")
-    if parts.scheme not in _PROXIES:
-        raise refuse(f"must be direct, or begin with one of {_listed(_PROXIES)}", "http is a CONNECT proxy")
-    _host(parts)
-    if not _port(parts, text):
-        raise refuse("needs the proxy's port", f"did you mean {without_password(text)}:{_PROXIES[parts.scheme]}?")
-    if parts.path not in {"", "/"} or parts.query or parts.fragment:
-        raise refuse("takes no path: a proxy is a host and a port")
-    return text
+def located(text: str, example: str) -> tuple[SplitResult, str, int]:
+    """A URL in its parts, with its host and its port (0: none is written), both checked; `example` is shown where it is none."""
+    parts = _split(text, example)
+    return parts, _host(parts), _port(parts, text)
 
 
 def _bind(text: str) -> str:
@@ -150,7 +162,7 @@ def _port(parts: SplitResult, text: str) -> int:
     except ValueError:
         raise refuse("must have a port of 1…65535", "") from None
     if port == 0:
-        raise refuse("must have a port of 1…65535", f"port 0 in {without_password(text)} reaches nothing")
+        raise refuse("must have a port of 1…65535", f"port 0 in {masked(text)} reaches nothing")
     return port or 0
 
 
@@ -165,7 +177,6 @@ def _guess_scheme(text: str) -> str:
     scheme = text.partition(":")[0].lower()
     known = {
         "ping": "icmp",
-        "udp": "dns",
         "ssl": "tls",
         "ws": "http",
         "wss": "https",
@@ -175,22 +186,13 @@ def _guess_scheme(text: str) -> str:
     return f"did you mean {known[scheme]}://?" if scheme in known else "tcp://host:port observes any TCP service"
 
 
-def _listed(schemes: Sequence[str] | dict[str, int]) -> str:
+def _listed(schemes: Iterable[str]) -> str:
     return ", ".join(f"{scheme}://" for scheme in schemes)
 
 
 def masked(text: str) -> str:
     """The same text with the user:password of a URL, also of a broken one, hidden."""
     return _USERINFO.sub(r"\1***@", text)
-
-
-def without_password(text: str) -> str:
-    """A proxy's URL as it may be shown, journalled and hashed: no password, no reference to one."""
-    parts = urlsplit(_REFERENCE.sub("x", text))
-    if parts.username is None:
-        return text
-    user = urlsplit(text).username if not _REFERENCE.search(text) else ""
-    return f"{parts.scheme}://{f'{user}@' if user else ''}{parts.netloc.rpartition('@')[2]}"
 
 
 def is_public(bind: str) -> bool:
@@ -230,7 +232,8 @@ def derived_names(targets: Sequence[str]) -> tuple[str, ...]:
 def _host_and_port(target: str) -> tuple[str, int]:
     try:
         parts = urlsplit(target)
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        known = SCHEMES.get(parts.scheme)
+        host, port = parts.hostname or "", parts.port or (known.port if known else None) or 0
     except ValueError:
         host, port = "", 0
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", host).strip(".-_")[: MAX_NAME - 6]
@@ -241,8 +244,6 @@ Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "
 """A cluster's, line's, agent's or zone's name: a part of line ids."""
 Target = Annotated[str, AfterValidator(_target)]
 """What a line reaches, as URL."""
-Proxy = Annotated[str, AfterValidator(_proxy)]
-"""How a line's connections leave: `direct` or a proxy's URL."""
 Bind = Annotated[str, AfterValidator(_bind)]
 """Where a server listens."""
 Ip = Annotated[str, AfterValidator(_ip)]

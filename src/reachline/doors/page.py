@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
+from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import effective, key_of
 from reachline.doors.limits import Limits, RateLimit, RttLimit
 from reachline.doors.planning import kinds_of
@@ -71,7 +72,6 @@ _NAMES: Final[Mapping[type[BaseModel], str]] = {
     Center: "center",
     Tls: "center.tls",
 }
-_TARGETS: Final = ("tcp://h:1", "http://h:1", "https://h:1", "tls://h:1", "dns://h:1/n", "icmp://h")
 
 
 def markdown() -> str:
@@ -160,9 +160,8 @@ def _limits() -> str:
 def _schemes() -> str:
     found = effective(Document.model_validate({"clusters": {"a": {"lines": ["tcp://h:1"]}}}), "a")
     rows = []
-    for target in _TARGETS:
-        scheme = target.partition(":")[0]
-        kinds = kinds_of(Endpoint(scheme=scheme, host="h", port=0 if scheme == "icmp" else 1), found)
+    for scheme in SCHEMES:
+        kinds = kinds_of(Endpoint(scheme=scheme, host="h", port=int(SCHEMES[scheme].has_port)), found)
         rows.append((f"`{scheme}://`", ", ".join(f"`{kind}`" for kind in kinds)))
     return "\n".join(
         [

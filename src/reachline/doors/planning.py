@@ -6,26 +6,14 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective
-from reachline.doors.probing import DnsProbe, HttpProbe, IcmpProbe, Probes, TcpProbe, TlsProbe
+from reachline.doors.probing import Probes
 from reachline.model import Endpoint, Kind
-from reachline.talk.secure import is_address
 from reachline.wire.frame import ProbePlan
 
 __all__ = ["kinds_known", "kinds_of", "options_of", "probe_plans", "why_not"]
 
-Probe = TcpProbe | HttpProbe | TlsProbe | DnsProbe | IcmpProbe
-
-_BY_SCHEME: Final[dict[str, tuple[Kind, ...]]] = {
-    "tcp": (Kind.TCP,),
-    "http": (Kind.TCP, Kind.HTTP),
-    "https": (Kind.TCP, Kind.HTTP, Kind.TLS),
-    "tls": (Kind.TCP, Kind.TLS),
-    "dns": (Kind.DNS,),
-    "icmp": (Kind.ICMP,),
-}
-_CALM: Final = frozenset({Kind.TLS, Kind.DNS})
-"""Advisory kinds keep their pace while a line is suspect: they cost the other side most and decide nothing."""
 _PACING: Final = ("enabled", "every", "burst", "timeout", "tail")
 
 
@@ -43,22 +31,14 @@ def kinds_of(endpoint: Endpoint, found: Effective) -> tuple[Kind, ...]:
 
 def _is_wanted(endpoint: Endpoint, kind: Kind, found: Effective) -> bool:
     probes = found.settings.probes
-    if kind not in _BY_SCHEME[endpoint.scheme] and not found.is_written(("probes", kind.value)):
+    if kind not in SCHEMES[endpoint.scheme].kinds and not found.is_written(("probes", kind.value)):
         return False
-    return _settings(probes, kind).enabled and not why_not(endpoint, kind, probes)
+    return probes.of(kind).enabled and not why_not(endpoint, kind, probes)
 
 
 def why_not(endpoint: Endpoint, kind: Kind, probes: Probes) -> str:
     """Why a kind cannot be used on this line, in words; empty where it can."""
-    if kind in {Kind.TCP, Kind.HTTP, Kind.TLS} and not endpoint.port:
-        return f"{endpoint} has no port to connect to"
-    if kind in {Kind.HTTP, Kind.TLS} and endpoint.scheme == "dns":
-        return f"{endpoint} is a name server"
-    if kind is Kind.TLS and endpoint.scheme == "http":
-        return f"{endpoint} speaks no TLS"
-    if kind is Kind.DNS and endpoint.scheme != "dns" and is_address(endpoint.host) and not probes.dns.name:
-        return f"{endpoint} has no name to resolve; say probes.dns.name"
-    return ""
+    return probes.of(kind).misfit(endpoint)
 
 
 def probe_plans(endpoint: Endpoint, found: Effective) -> tuple[ProbePlan, ...]:
@@ -69,9 +49,9 @@ def probe_plans(endpoint: Endpoint, found: Effective) -> tuple[ProbePlan, ...]:
 
 def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool, window: int) -> ProbePlan:
     probes = found.settings.probes
-    probe = _settings(probes, kind)
+    probe = probes.of(kind)
     every, burst = _pace(endpoint, kind, found)
-    calm = kind in _CALM and not alone
+    calm = probe.calm and not alone
     return ProbePlan(
         kind=kind,
         interval_ms=every,
@@ -88,7 +68,7 @@ def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool, wind
 def _pace(endpoint: Endpoint, kind: Kind, found: Effective) -> tuple[int, int]:
     """Interval in ms and burst of a kind. On a dns:// line the query takes the place of the connect, and its pace."""
     probes = found.settings.probes
-    own = _settings(probes, kind)
+    own = probes.of(kind)
     if kind is not Kind.DNS or endpoint.scheme != "dns":
         return _ms(own.every), own.burst
     every = own.every if found.is_written(("probes", "dns", "every")) else probes.tcp.every
@@ -96,26 +76,14 @@ def _pace(endpoint: Endpoint, kind: Kind, found: Effective) -> tuple[int, int]:
     return _ms(every), burst
 
 
-def _settings(probes: Probes, kind: Kind) -> Probe:
-    found: Probe = getattr(probes, kind.value)
-    return found
-
-
 def options_of(endpoint: Endpoint, kind: Kind, probes: Probes) -> dict[str, str | int | bool]:
     """The kind's own settings by their name, where they are not the default."""
-    probe = _settings(probes, kind)
+    probe = probes.of(kind)
     fields = type(probe).model_fields
     said = {name: getattr(probe, name) for name in fields if name not in _PACING}
     options = {name: _option(value) for name, value in said.items() if value != fields[name].get_default()}
-    if kind is Kind.HTTP and not _speaks_tls(endpoint, probes.http):
-        for name in ("sni", "ca", "verify"):
-            options.pop(name, None)
-    return {name: value for name, value in options.items() if value != ""}
-
-
-def _speaks_tls(endpoint: Endpoint, probe: HttpProbe) -> bool:
-    by_default = endpoint.scheme in {"https", "tls"} or (endpoint.scheme == "tcp" and endpoint.port == 443)
-    return by_default if probe.tls is None else probe.tls
+    idle = probe.idle(endpoint)
+    return {name: value for name, value in options.items() if value != "" and name not in idle}
 
 
 def _option(value: object) -> str | int | bool:

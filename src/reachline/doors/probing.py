@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from reachline.doors.units import Duration, refuse
+from reachline.model import Endpoint, Kind
+from reachline.talk.secure import is_address
 
 __all__ = [
     "DnsProbe",
     "HttpProbe",
     "IcmpProbe",
+    "Probe",
     "Probes",
     "Settings",
     "TcpProbe",
@@ -47,19 +50,39 @@ _TAIL: Final = (
 _SNI: Final = "Name sent in the handshake. Empty: the host of the URL."
 _CA: Final = "PEM file of trusted roots, at the agent. Empty: the system's."
 _Word = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=255)]
+_TLS: Final = frozenset({"sni", "ca", "verify"})
 _VERIFY: Final = "Whether a certificate that does not verify fails the probe; its expiry is read either way."
 
 
-class TcpProbe(Settings):
-    """Connects and closes. The round trip is the kernel's own (TCP_INFO)."""
+class Probe(Settings):
+    """What every kind's block has in common: how often, how many, and how long an answer is waited for."""
+
+    calm: ClassVar[bool] = False
+    """Keeps its pace while a line is suspect: advisory, and what costs the other side most."""
 
     enabled: bool = Field(True, description=_ENABLED)
+    every: _Every
+    burst: _Burst
+    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
+    tail: _Timeout = Field(3.0, description=_TAIL)
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        """Why this kind cannot be asked of a line, in words; empty where it can."""
+        return "" if endpoint.port else f"{endpoint} has no port to connect to"
+
+    def idle(self, endpoint: Endpoint) -> frozenset[str]:
+        """Options that say nothing on this line: those of TLS where none is spoken."""
+        del endpoint
+        return frozenset()
+
+
+class TcpProbe(Probe):
+    """Connects and closes. The round trip is the kernel's own (TCP_INFO)."""
+
     every: _Every = Field(5.0, description="The source document's interval: cheap enough for every line.")
     burst: _Burst = Field(
         5, description="Connects a round, each from a new port: 5 give a window its minimum of samples in 25 s."
     )
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
 
 
 def _status(value: object) -> object:
@@ -83,10 +106,9 @@ def _status_item(value: object) -> str:
     return f"{low}-{high}" if dash else low
 
 
-class HttpProbe(Settings):
+class HttpProbe(Probe):
     """Asks for a page on a new connection and looks at the status."""
 
-    enabled: bool = Field(True, description=_ENABLED)
     every: _Every = Field(30.0, description="The source document's interval: it costs the other side work.")
     path: str = Field(
         "", pattern=r"^(/[!-~]*)?$", max_length=2_000, description="Empty: the path of the line's URL, or `/`."
@@ -109,21 +131,31 @@ class HttpProbe(Settings):
     ca: str = Field("", max_length=1_000, description=_CA)
     verify: bool = Field(True, description=_VERIFY)
     burst: _Burst = Field(1, description="Requests a round: one, for the same reason as the interval.")
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        return f"{endpoint} is a name server" if endpoint.scheme == "dns" else super().misfit(endpoint)
+
+    def idle(self, endpoint: Endpoint) -> frozenset[str]:
+        by_default = endpoint.scheme in {"https", "tls"} or (endpoint.scheme == "tcp" and endpoint.port == 443)
+        speaks = by_default if self.tls is None else self.tls
+        return frozenset() if speaks else _TLS
 
 
-class TlsProbe(Settings):
+class TlsProbe(Probe):
     """Times the handshake and reads the certificate. Advisory: collected and shown, never judged alone."""
 
-    enabled: bool = Field(True, description=_ENABLED)
     every: _Every = Field(30.0, description="With HTTP; a handshake is what a probe costs most.")
     sni: _Word = Field("", description=_SNI)
     ca: str = Field("", max_length=1_000, description=_CA)
     verify: bool = Field(True, description=_VERIFY)
     burst: _Burst = Field(1, description="One handshake tells all.")
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
+
+    calm: ClassVar[bool] = True
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        if endpoint.scheme == "dns":
+            return f"{endpoint} is a name server"
+        return f"{endpoint} speaks no TLS" if endpoint.scheme == "http" else super().misfit(endpoint)
 
 
 def _joined(value: object) -> object:
@@ -131,10 +163,9 @@ def _joined(value: object) -> object:
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
-class DnsProbe(Settings):
+class DnsProbe(Probe):
     """Asks a name server. Advisory, except on dns:// lines, where it is what the line is judged by."""
 
-    enabled: bool = Field(True, description=_ENABLED)
     every: _Every = Field(60.0, description="The source document's interval: names change slowly.")
     server: _Word = Field("", description="Empty: the dns:// line itself, else the agent's own resolver.")
     name: _Word = Field(
@@ -146,19 +177,25 @@ class DnsProbe(Settings):
     )
     rcode: str = Field("NOERROR", max_length=20, description="The answer's code that is ok.")
     burst: _Burst = Field(1, description="A name server is shared: one query a round.")
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
+
+    calm: ClassVar[bool] = True
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        if endpoint.scheme != "dns" and is_address(endpoint.host) and not self.name:
+            return f"{endpoint} has no name to resolve; say probes.dns.name"
+        return ""
 
 
-class IcmpProbe(Settings):
+class IcmpProbe(Probe):
     """Echo requests. Never decides where TCP or HTTP is probed; if all three fail, degraded becomes failed."""
 
-    enabled: bool = Field(True, description=_ENABLED)
     every: _Every = Field(5.0, description="As TCP.")
     size: int = Field(56, ge=16, le=65_000, description="Bytes of payload: what ping sends.")
     burst: _Burst = Field(5, description="As TCP.")
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        del endpoint
+        return ""
 
 
 class Probes(Settings):
@@ -182,3 +219,8 @@ class Probes(Settings):
     icmp: Annotated[IcmpProbe, BeforeValidator(_every_or_off, json_schema_input_type=IcmpProbe | str)] = Field(
         default_factory=IcmpProbe, description="icmp:// lines have it, at the pace of tcp."
     )
+
+    def of(self, kind: Kind) -> Probe:
+        """The block of a kind."""
+        found: Probe = getattr(self, kind.value)
+        return found

@@ -14,9 +14,10 @@ from typing import Final
 
 from reachline.core.rules import BreakerRules, FaultRules, Limit, LocalRules, QuorumRules, Rules, with_tables
 from reachline.core.rules import Patience as PatienceRules
-from reachline.doors.addresses import is_public, without_password
+from reachline.doors.addresses import is_public
 from reachline.doors.effective import Effective, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS, RateLimit, RttLimit
+from reachline.doors.outbounds import without_password
 from reachline.doors.planning import probe_plans
 from reachline.doors.reading import examine, read_secret
 from reachline.doors.settings import Cluster, Document, LineSettings

@@ -169,7 +169,7 @@ def _references(
 
 
 def _may_refer(path: Path) -> bool:
-    return bool(path) and (path[-1] in {"via", "token"} or (len(path) > 1 and path[-2] == "headers"))
+    return bool(path) and (path[-1] in {"via", "token"} or (len(path) > 1 and path[-2] in {"via", "headers"}))
 
 
 def _filled(document: Document, secrets: Mapping[str, str]) -> Document:

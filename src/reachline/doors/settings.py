@@ -16,7 +16,6 @@ from reachline.doors.addresses import (
     Name,
     OptionalIp,
     OptionalName,
-    Proxy,
     Target,
     derived_names,
     parse_target,
@@ -24,6 +23,7 @@ from reachline.doors.addresses import (
 from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
 from reachline.doors.probing import Probes, Settings
+from reachline.doors.outbounds import Outbound
 from reachline.doors.units import Duration, Share, Size, refuse
 from reachline.errors import Problem
 from reachline.model import Endpoint
@@ -77,8 +77,9 @@ class LineSettings(Settings):
     to: Target = Field(
         description="tcp://host:port, http(s)://host/path, tls://host:port, dns://server/name or icmp://host."
     )
-    via: Proxy = Field(
-        "direct", description="How connections leave: direct, socks5://host:port or http://host:port (CONNECT)."
+    via: Outbound = Field(
+        "direct",
+        description="How connections leave: direct, socks5:// (names resolved here), socks5h:// (by the proxy), http:// or https:// (CONNECT), with user:password@host:port; a list is a chain, the first hop first.",
     )
     source: OptionalIp = Field("", description="Source address to bind. Empty: the agent's own choice.")
     interface: str = Field(
