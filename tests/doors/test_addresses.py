@@ -11,12 +11,10 @@ from pydantic_core import PydanticCustomError
 from reachline.doors.addresses import (
     Bind,
     Name,
-    Proxy,
     derived_names,
     is_public,
     masked,
     parse_target,
-    without_password,
 )
 from reachline.model import Endpoint
 
@@ -91,39 +89,6 @@ def test_any_text_is_a_target_or_is_refused_in_words(text: str) -> None:
         return
 
     assert endpoint.host
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "direct",
-        "socks5://10.0.0.9:1080",
-        "http://proxy:3128",
-        "socks5://u:${env:PW}@p:1",
-        "socks5://u:${file:/run/x}@p:1",
-    ],
-)
-def test_a_proxy_is_direct_or_a_host_with_a_port(text: str) -> None:
-    assert TypeAdapter(Proxy).validate_python(text) == text
-
-
-@pytest.mark.parametrize("text", ["", "socks4://h:1", "socks5://h", "http://h:1/path", "h:1080", "socks5://h:99999"])
-def test_what_is_no_proxy_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError):
-        TypeAdapter(Proxy).validate_python(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("socks5://10.0.0.9:1080", "socks5://10.0.0.9:1080"),
-        ("socks5://bob:pw@10.0.0.9:1080", "socks5://bob@10.0.0.9:1080"),
-        ("socks5://${env:U}:${env:P}@10.0.0.9:1080", "socks5://10.0.0.9:1080"),
-        ("direct", "direct"),
-    ],
-)
-def test_a_proxy_is_shown_without_its_password(text: str, expected: str) -> None:
-    assert without_password(text) == expected
 
 
 @pytest.mark.parametrize(

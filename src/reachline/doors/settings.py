@@ -22,8 +22,8 @@ from reachline.doors.addresses import (
 )
 from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
-from reachline.doors.probing import Probes, Settings
 from reachline.doors.outbounds import Outbound
+from reachline.doors.probing import Probes, Settings
 from reachline.doors.units import Duration, Share, Size, refuse
 from reachline.errors import Problem
 from reachline.model import Endpoint
