@@ -86,12 +86,14 @@ class SockDiag:
     async def _dump(self, family: int, wanted: Sequence[Wanted]) -> bool:
         """All of one family into `_found`; whether the table stood still meanwhile."""
         loop = asyncio.get_running_loop()
+        self._sequence += 1
+        if (asked := request(family, wanted, sequence=self._sequence)) is None:
+            return True
         if self._socket is None:
             self._socket = _opened()
             loop.add_reader(self._socket.fileno(), self._turn)
-        self._sequence += 1
         self._over = loop.create_future()
-        self._socket.send(request(family, wanted, sequence=self._sequence))
+        self._socket.send(asked)
         self._own |= _own_sockets()
         return await self._over
 

@@ -146,11 +146,14 @@ class Refused(NamedTuple):
 Message = Sock | Done | Refused
 
 
-def request(family: int, wanted: Sequence[Wanted], *, sequence: int) -> bytes:
-    """The request for all live TCP sockets of one family (4 or 6) that any of `wanted` describes; all of them where none
-    does, or where there are too many to say.
+def request(family: int, wanted: Sequence[Wanted], *, sequence: int) -> bytes | None:
+    """The request for all live TCP sockets of one family (4 or 6) that any of `wanted` describes; all of them where there are
+    too many to say. None where no socket of the family can be meant.
     """
-    filter_ = _filter(family, wanted)
+    conditions = [code for one in wanted if (code := _condition(family, one)) is not None]
+    if not conditions:
+        return None
+    filter_ = _filter(conditions, wanted)
     extra = b"" if not filter_ else _ATTRIBUTE.pack(_ATTRIBUTE.size + len(filter_), _BYTECODE) + filter_
     body = _REQUEST.pack(_AF[family], _TCP, 1 << _EXTENSION_INFO - 1, sum(LIVE)) + extra
     return _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, sequence, 0) + body
@@ -255,10 +258,9 @@ def _grown(info: bytes, at: int) -> int:
 # -- the filter ------------------------------------------------------------------------------------------------------------
 
 
-def _filter(family: int, wanted: Sequence[Wanted]) -> bytes:
+def _filter(conditions: Sequence[bytes], wanted: Sequence[Wanted]) -> bytes:
     """Byte code that takes a socket if any condition holds; empty: it takes all."""
-    conditions = [code for one in wanted if (code := _condition(family, one)) is not None]
-    if not conditions or b"" in conditions:
+    if b"" in conditions:
         return b""
     if len(conditions) > MOST_WANTED:
         ports = {one.port for one in wanted}
