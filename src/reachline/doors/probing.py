@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from reachline.doors.units import Duration, refuse
 from reachline.model import Endpoint, Kind
@@ -14,6 +14,7 @@ __all__ = [
     "DnsProbe",
     "HttpProbe",
     "IcmpProbe",
+    "PassiveProbe",
     "Probe",
     "Probes",
     "Settings",
@@ -198,6 +199,53 @@ class IcmpProbe(Probe):
         return ""
 
 
+_NO_TCP: Final = frozenset({"dns", "icmp", "udp"})
+"""Schemes of lines to which no TCP connection goes."""
+
+
+class PassiveProbe(Probe):
+    """Sends nothing: watches the TCP connections that other programs of the agent's machine have over the line. Linux only."""
+
+    every: _Every = Field(
+        1.0, description="One look at the kernel's table costs it a millisecond or two, for all lines."
+    )
+    burst: Annotated[int, Field(ge=1, le=1)] = Field(1, description="Nothing is sent: a look is a look.")
+    timeout: _Timeout = Field(
+        1.0, description="A connection that waits this long for an answer, and sends again, is late."
+    )
+    tail: Annotated[Duration, Field(ge=0, le=0)] = Field(0.0, description="Nothing is waited for.")
+    match: Literal["destination", "mark", "process"] = Field(
+        "destination",
+        description="Which connections are the line's: those to its address and port; those that carry its mark; or those to its "
+        "address and port that `process` has.",
+    )
+    mark: int | None = Field(
+        None,
+        ge=1,
+        le=2**32 - 1,
+        description="SO_MARK of the cluster's connections, where they go to the line's address too; a line's own `mark` says it alone.",
+    )
+    process: str = Field(
+        "",
+        max_length=15,
+        pattern=r"^[!-~]*$",
+        description="A program's name as `ps -o comm` shows it, or its process number.",
+    )
+
+    def misfit(self, endpoint: Endpoint) -> str:
+        if endpoint.scheme in _NO_TCP:
+            return f"no TCP connections go to {endpoint}"
+        return ""
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        if self.match == "process" and not self.process:
+            raise refuse("matches by process but names none", "say process: NAME")
+        if self.match == "destination" and (self.mark or self.process):
+            raise refuse("names a mark or process that nothing is matched by", "say match: mark or match: process")
+        return self
+
+
 class Probes(Settings):
     """What is sent, how often. A line gets the kinds of its scheme; a kind named here is added where it fits."""
 
@@ -218,6 +266,9 @@ class Probes(Settings):
     )
     icmp: Annotated[IcmpProbe, BeforeValidator(_every_or_off, json_schema_input_type=IcmpProbe | str)] = Field(
         default_factory=IcmpProbe, description="icmp:// lines have it, at the pace of tcp."
+    )
+    passive: Annotated[PassiveProbe, BeforeValidator(_every_or_off, json_schema_input_type=PassiveProbe | str)] = Field(
+        default_factory=PassiveProbe, description="Lines with TCP connections have it where it is named: `passive: 1s`."
     )
 
     def of(self, kind: Kind) -> Probe:
