@@ -6,6 +6,7 @@ The first frame each way is a Hello (agent) and a Welcome (center).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -26,12 +27,17 @@ __all__ = [
     "Hello",
     "Hint",
     "LinePlan",
+    "Mesh",
+    "MeshReport",
+    "Peer",
     "Plan",
     "ProbePlan",
     "Report",
     "Welcome",
     "decode",
     "encode",
+    "features_of",
+    "kinds_in",
 ]
 
 PROTOCOL: Final = (1, 0)
@@ -53,6 +59,8 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True, omit_default
     locality: tuple[str, str, str] = ("", "", "")
     sources: tuple[str, ...] = ()
     token: str = ""
+    mesh: str = ""
+    """Where it answers other agents, `host:port` as bound; empty: nowhere yet."""
 
 
 class Welcome(msgspec.Struct, tag="welcome", frozen=True, kw_only=True, omit_defaults=True):
@@ -129,6 +137,25 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Bytes a second that arrived, the fastest connection's."""
 
 
+class Peer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another agent to measure the way to: where it answers, and the key to ask it by."""
+
+    agent: str
+    address: str
+    key: bytes
+
+
+class Mesh(msgspec.Struct, tag="mesh", frozen=True, kw_only=True, omit_defaults=True):
+    """The agent's part in the mesh; replaces the last one whole. Said only to agents whose features name `mesh`."""
+
+    key: bytes = b""
+    """By which it answers; empty: it answers nobody."""
+    listen: str = ""
+    """Where the document says that it is reached; empty: it answers where its own options said, or not at all."""
+    interval_ms: int = 200
+    peers: tuple[Peer, ...] = ()
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For people and reports, never for the judge. `codes` counts 1xx…5xx, `histogram` is `core.histogram` bytes."""
 
@@ -156,6 +183,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: Detail = Detail()
 
 
+class MeshReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent found out about the ways to one other and back, over some minutes. Never evidence for the judge."""
+
+    peer: str
+    silent_ms: int | None = None
+    """Since its last answer; None: it never answered."""
+    error: str = ""
+    """Why nothing can be sent to it, in words."""
+    sent: int = 0
+    forward_lost: int = 0
+    replied: int = 0
+    reverse_lost: int = 0
+    rtt_us: int | None = None
+    forward_rise_us: int | None = None
+    reverse_rise_us: int | None = None
+    loss: int = 0
+    """Which way it is certain of (`core.direction.Way`): 0 none, 1 forward, 2 reverse, 3 both…"""
+    delay: int = 0
+    """…and the same of delay."""
+    drift_ppb: int | None = None
+    stepped: bool = False
+
+
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit_defaults=True):
     """Part `part[0]` of `part[1]` of one round of reports. `urgent`: sent for a change, not because it was time."""
 
@@ -170,6 +220,8 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit
     replayed: bool = False
     """From the backlog of a time without a center: history, no evidence for now."""
     reports: tuple[Report, ...] = ()
+    mesh: tuple[MeshReport, ...] = ()
+    """Of all others it measures the way to, in the first part of a round; no news where it is empty."""
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True, kw_only=True):
@@ -184,7 +236,23 @@ class Bye(msgspec.Struct, tag="bye", frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
 
 
-Frame = Hello | Welcome | Plan | Hint | Heartbeat | Ack | Bye
+Frame = Hello | Welcome | Plan | Hint | Mesh | Heartbeat | Ack | Bye
+
+_FIRST_KINDS: Final = frozenset({Kind.TCP, Kind.HTTP, Kind.TLS, Kind.DNS, Kind.ICMP})
+"""What an agent knows that does not say: kinds became features with the sixth."""
+_KIND: Final = "kind."
+
+
+def features_of(kinds: Iterable[Kind]) -> tuple[str, ...]:
+    """Features of a Hello that say which kinds the agent can probe: no others may stand in its plan."""
+    return tuple(f"{_KIND}{kind.value}" for kind in kinds)
+
+
+def kinds_in(features: Iterable[str]) -> frozenset[Kind]:
+    """The kinds that `features` name, as far as they are known here."""
+    said = {feature.removeprefix(_KIND) for feature in features if feature.startswith(_KIND)}
+    return frozenset(kind for kind in Kind if kind.value in said) if said else _FIRST_KINDS
+
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Frame)
