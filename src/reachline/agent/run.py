@@ -16,9 +16,10 @@ from reachline.agent.prober import Prober
 from reachline.agent.reports import Reporter, reference_plans
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink, credentials
-from reachline.model import Seconds
+from reachline.model import Kind, Seconds
 from reachline.net.waiting import within
-from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report
+from reachline.talk import TABLE
+from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report, features_of
 
 __all__ = ["run"]
 
@@ -192,7 +193,7 @@ def _hello(settings: AgentRun, boot: str) -> Hello:
     place = settings.locality
     return Hello(
         release=__version__,
-        features=("hint", "replay"),
+        features=("hint", "replay", *features_of((*TABLE, Kind.PASSIVE))),
         agent=settings.id,
         boot=boot,
         locality=(place.region, place.zone, place.sub_zone),

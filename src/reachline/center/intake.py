@@ -12,6 +12,7 @@ from typing import Final
 
 from reachline import __version__
 from reachline.abc import Transport
+from reachline.center.abilities import fitted
 from reachline.center.board import Board
 from reachline.center.checks import check
 from reachline.center.owner import Owner
@@ -164,10 +165,15 @@ class Intake:
 
     def _give_plan(self, session: Session) -> None:
         self._number += 1
-        plan = self._plan(session.agent, self._number)
-        session.agent.lines = len(plan.lines)
-        session.plan(plan)
+        agent = session.agent
+        fit = fitted(self._plan(agent, self._number), agent.kinds, release=agent.release)
+        if fit.lacks - agent.lacks:
+            kinds = sorted(kind.value for kind in fit.lacks)
+            log.warning("plan_reduced", extra={"agent": agent.id, "release": agent.release, "kinds": kinds})
+        agent.lines, agent.lacks = len(fit.plan.lines), fit.lacks
+        session.plan(fit.plan)
         session.hint(self._hint())
+        self._owner.show(agent.id, fit.excuses)
 
     def hint(self) -> None:
         """A publication: agents look more often at lines that are not healthy, and know which are out."""

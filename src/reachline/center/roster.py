@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from reachline.model import Locality, VantageId
+from reachline.model import Kind, Locality, VantageId
 from reachline.wire import live
-from reachline.wire.frame import PROTOCOL, Heartbeat, Hello
+from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, kinds_in
 
 __all__ = ["FORGET_MS", "STRAY_MS", "Agent", "Arrival", "Expected", "Refusal", "Roster"]
 
@@ -67,6 +67,10 @@ class Agent:
     record: int = 0
     """Number of its newest evidence in the journal, over all its streams; nothing is acknowledged before that is on disk."""
     doubt: int = 0
+    kinds: frozenset[Kind] = frozenset()
+    """What it can probe…"""
+    lacks: frozenset[Kind] = frozenset()
+    """…and what its plan would have held if it could."""
     lines: int = 0
     heartbeats: int = 0
     duplicates: int = 0
@@ -150,7 +154,7 @@ class Roster:
             agent.sequence = (0, 0)
         expected = self._expected.get(id_)
         agent.boot, agent.release, agent.session, agent.last_ms = hello.boot, hello.release, session, now_ms
-        agent.sources = hello.sources
+        agent.sources, agent.kinds = hello.sources, kinds_in(hello.features)
         agent.locality = (
             expected.locality
             if expected and str(expected.locality)
@@ -230,6 +234,7 @@ def _row(agent: Agent, now_ms: int) -> live.AgentRow:
         "sources": list(agent.sources),
         "age": None if agent.last_ms is None else round((now_ms - agent.last_ms) / 1000, 3),
         "doubt": agent.doubt,
+        "lacks": sorted(kind.value for kind in agent.lacks),
         "lines": agent.lines,
         "heartbeats": agent.heartbeats,
         "duplicates": agent.duplicates,

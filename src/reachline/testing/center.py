@@ -22,7 +22,7 @@ from reachline.model import Counts, Kind, Reading
 from reachline.net import rpc
 from reachline.testing.wait import until
 from reachline.wire import frame
-from reachline.wire.frame import Ack, Bye, Heartbeat, Hello, Hint, Plan, Report, Welcome
+from reachline.wire.frame import Ack, Bye, Heartbeat, Hello, Hint, Plan, Report, Welcome, features_of
 
 __all__ = ["ADDRESSES", "DOCUMENT", "FrameAgent", "RunningCenter", "dead", "good", "running_center"]
 
@@ -137,7 +137,11 @@ class RunningCenter:
     async def agent(self, id_: str = "one", *, at: int = 0, **hello: Any) -> AsyncIterator[FrameAgent]:
         """An attached agent; it goes without a word unless the test says Bye."""
         attached = await rpc.attach(self.grpc[at], timeout=5)
-        agent = FrameAgent(id_, attached, Hello(**{"release": "test", "agent": id_, "boot": "b1"} | hello))
+        agent = FrameAgent(
+            id_,
+            attached,
+            Hello(**{"release": "test", "agent": id_, "boot": "b1", "features": features_of(Kind)} | hello),
+        )
         async with asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(agent.listen())
             try:

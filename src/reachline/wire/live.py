@@ -60,6 +60,8 @@ class AgentRow(TypedDict):
     sources: list[str]
     age: float | None
     doubt: int
+    lacks: list[str]
+    """Probe kinds that its lines want and its release does not know."""
     lines: int
     heartbeats: int
     duplicates: int
