@@ -175,6 +175,9 @@ class Speech:
             return
         self._tls_us = took
         self._expires = tls.expires()
+        if lack := self._lack_of_alpn(tls):
+            self._end(Failure.TLS, lack, at)
+            return
         if self._attempt.verdict is not None or self._talk is None:
             self._end(None, "", at)
             return
@@ -187,6 +190,13 @@ class Speech:
         self._send(tls.outgoing())
         if not self._attempt.over:
             self._end(Failure.TLS, tls_words_of(error))
+
+    def _lack_of_alpn(self, tls: Tls) -> str:
+        """Why the protocol that was agreed on will not do, in words."""
+        expected = self._secure.expect_alpn if self._secure is not None else ""
+        if not expected or self._attempt.verdict is not None or (agreed := tls.alpn()) == expected:
+            return ""
+        return f"ALPN: the peer chose {agreed or 'no protocol'}, {expected} is expected"
 
     def _distrust(self, note: str) -> None:
         """The certificate does not verify: the verdict stands, but when it ends is still to be read, by another connection."""
@@ -368,6 +378,20 @@ class Speech:
             total=None if total is None else resolved + total,
             expires=self._expires,
         )
+
+    def resume(self, connect_us: int, mono: int, wall: int, rest: bytes) -> None:
+        """Go on with a plain request that was said at `mono` and `wall`, but for the rest; the watch is set anew."""
+        self._connect_us, self._mono, self._wall = connect_us, mono, wall
+        self._attempt.step = _go_on
+        self._watched = 0
+        self._send(rest)
+
+    def hear(self, came: bytes | OSError, at: int | None) -> None:
+        """What came first of a connection that was resumed."""
+        if isinstance(came, OSError):
+            self._broken(came)
+        else:
+            self._hear(came, at)
 
 
 def _go_on(attempt: Attempt, events: int) -> None:

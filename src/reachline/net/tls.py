@@ -23,12 +23,12 @@ class Contexts:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._made: dict[tuple[tuple[str, ...], bool, str, int], ssl.SSLContext] = {}
+        self._made: dict[tuple[tuple[str, ...], bool, str, int, str], ssl.SSLContext] = {}
 
     def of(self, profile: Secure, *, verify: bool) -> ssl.SSLContext:
         """The context; OSError (or SSLError) where the CA file cannot be read. A CA file that changes is read again."""
         changed = Path(profile.ca).stat().st_mtime_ns if verify and profile.ca else 0
-        key = (profile.alpn, verify, profile.ca, changed)
+        key = (profile.alpn, verify, profile.ca, changed, profile.min_tls)
         if (made := self._made.get(key)) is None:
             made = self._made[key] = _make(profile, verify=verify)
         return made
@@ -43,6 +43,8 @@ def _make(profile: Secure, *, verify: bool) -> ssl.SSLContext:
         context.load_verify_locations(cafile=profile.ca)
     else:
         context.load_default_certs()
+    if profile.min_tls:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3 if profile.min_tls == "1.3" else ssl.TLSVersion.TLSv1_2
     if profile.alpn:
         context.set_alpn_protocols(list(profile.alpn))
     return context
@@ -124,6 +126,10 @@ class Tls:
             return outer.wrap(data) if data else outer.outgoing()
         except ssl.SSLError as error:
             raise RemoteProtocolError(words_of(error)) from error
+
+    def alpn(self) -> str:
+        """The protocol that was agreed on once the handshake is over; empty: none."""
+        return self._object.selected_alpn_protocol() or ""
 
     def expires(self) -> int | None:
         """When the peer's certificate ends, unix seconds; None where it cannot be read."""

@@ -26,7 +26,7 @@ _VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpProbe:
-    """Options: method, path, host, headers, expect, body, limit, tls; with TLS also sni, alpn, verify, ca."""
+    """Options: method, path, host, headers, expect, body, limit, tls; with TLS also sni, alpn, expect_alpn, verify, ca, min_tls."""
 
     way: ClassVar[Way] = Way.STREAM
     secure: Secure | None

@@ -12,6 +12,9 @@ __all__ = ["Options", "listed"]
 
 T = TypeVar("T")
 
+_SECRET = frozenset({"headers", "password"})
+"""Options whose value is never shown."""
+
 
 class Options:
     """One probe's options while they are read. `finish` raises ConfigError with all problems found."""
@@ -61,7 +64,7 @@ class Options:
 
     def refuse(self, name: str, rule: str, hint: str = "") -> None:
         """One more problem with the option `name`."""
-        value = repr(self._given[name]) if name in self._given else ""
+        value = repr(self._given[name]) if name in self._given and name not in _SECRET else ""
         self._problems.append(Problem(place=f"{self._kind} probe", path=name, value=value, rule=rule, hint=hint))
 
     def finish(self) -> None:

@@ -24,6 +24,10 @@ class Secure:
     """False: any certificate will do; its end is read all the same."""
     ca: str = ""
     """A PEM file of trusted roots at the agent; empty: the system's."""
+    expect_alpn: str = ""
+    """The protocol that must be agreed on; empty: any or none."""
+    min_tls: str = ""
+    """The lowest version that is spoken, `1.2` or `1.3`; empty: what OpenSSL takes."""
 
     @property
     def server_name(self) -> str:
@@ -31,14 +35,20 @@ class Secure:
         return self.sni or self.name
 
     @classmethod
-    def read(cls, endpoint: Endpoint, options: Options, *, alpn: str = "") -> Secure:
-        """From the options `sni`, `alpn`, `verify`, `ca`."""
+    def read(cls, endpoint: Endpoint, options: Options, *, alpn: str = "", must: str = "") -> Secure:
+        """From the options `sni`, `alpn`, `expect_alpn`, `verify`, `ca`, `min_tls`; `must` is the protocol the probe speaks."""
+        expected = must or options.parsed("expect_alpn", "", _protocol)
+        offered = options.parsed("alpn", listed(alpn or expected), _protocols)
+        if expected and expected not in offered:
+            options.refuse("alpn", f"must offer {expected}, which is expected")
         return cls(
             name=endpoint.host.partition("%")[0],
             sni=options.text("sni"),
-            alpn=options.parsed("alpn", listed(alpn), _protocols),
+            alpn=offered,
             verify=options.flag("verify", True),
             ca=options.text("ca"),
+            expect_alpn=expected,
+            min_tls=options.parsed("min_tls", "", _version),
         )
 
 
@@ -47,6 +57,18 @@ def _protocols(text: str) -> tuple[str, ...]:
     if not all(name.isascii() and len(name) <= 255 for name in names):
         raise ValueError("must be protocol names of at most 255 ASCII characters, e.g. h2,http/1.1")
     return names
+
+
+def _protocol(text: str) -> str:
+    if len(names := _protocols(text)) != 1:
+        raise ValueError("must be one protocol name, e.g. h2")
+    return names[0]
+
+
+def _version(text: str) -> str:
+    if text not in {"1.2", "1.3"}:
+        raise ValueError("must be 1.2 or 1.3")
+    return text
 
 
 def is_address(host: str) -> bool:

@@ -15,7 +15,7 @@ __all__ = ["TlsProbe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsProbe:
-    """Options: sni, alpn, verify, ca."""
+    """Options: sni, alpn, expect_alpn, verify, ca, min_tls."""
 
     way: ClassVar[Way] = Way.CONNECT
     secure: Secure
