@@ -97,6 +97,12 @@ class LineSettings(Settings):
     groups: Annotated[tuple[_Label, ...], _LOOSE, _FROM_ONE] = Field(
         (), description="What else the line shares with others (a fibre, a building)."
     )
+    mark: int | None = Field(
+        None,
+        ge=1,
+        le=2**32 - 1,
+        description="SO_MARK by which `probes.passive` with `match: mark` knows the line's connections, wherever they go.",
+    )
     capacity: int | None = Field(None, ge=1, description="Requests per second it carries, where known. Kept and shown.")
     origins: Annotated[tuple[Name, ...], _LOOSE, _FROM_ONE] = Field(
         (),
