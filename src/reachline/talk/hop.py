@@ -245,6 +245,7 @@ def _connect(host: str, port: int, *, user: str, password: str) -> bytes:
 _REASONS: Final = {
     Kind.ICMP: "echo requests do not go through a proxy",
     Kind.UDP: "datagrams do not go through a proxy",
+    Kind.PASSIVE: "the kernel sees connections to the proxy only, of whatever line",
 }
 
 
