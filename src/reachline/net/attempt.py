@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from socket import SocketType
 
     from reachline.net.clocks import Clocks
+    from reachline.net.lean import Begin
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
+    from reachline.talk.glance import Glance
 
 __all__ = ["Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
 
@@ -83,6 +85,10 @@ class Route(NamedTuple):
     """Monotonic ns; names are looked at again after it."""
     places: tuple[Place, ...] = ()
     """What each hop is asked to connect to; `address` is that of the first hop then."""
+    begin: Begin | None = None
+    """The lean machine that may try first…"""
+    glance: Glance | None = None
+    """…and what it says and looks for."""
 
 
 class Attempt:

@@ -60,6 +60,13 @@ class Clocks:
             return None, Clock.APP, max(took - absence // 1_000, 0)
         return took, Clock.APP, took
 
+    def stamped(self, mono: int, wall: int, stamp: int | None) -> int | None:
+        """Microseconds between a moment known by both clocks and the kernel's stamp; None where `measure` must say more."""
+        if stamp is None or stamp < wall:
+            return None
+        moved = self.wall() - self.ns() - wall + mono
+        return (stamp - wall) // 1_000 if -_STEP_NS <= moved <= _STEP_NS else None
+
     def _absence(self, mono: int) -> int:
         """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""
         away = min(self._away, self._looked - mono)

@@ -24,16 +24,16 @@ _MOST: Final = 16
 class Datagram:
     """The machine of datagram attempts: one per engine, without state of its own."""
 
-    __slots__ = ("_home", "_step")
+    __slots__ = ("_home", "step")
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._step = self._ready
+        self.step = self._ready
 
     def begin(self, attempt: Attempt, route: Route) -> None:
         """Open, bind, connect, send; the attempt is settled at once where that fails."""
         home = self._home
-        attempt.step = self._step
+        attempt.step = self.step
         if (sock := opened(home, attempt, route, socket.SOCK_DGRAM)) is None:
             return
         talk = attempt.talk
@@ -45,7 +45,7 @@ class Datagram:
             attempt.began, attempt.wall = home.clocks.ns(), home.clocks.wall()
             sock.send(talk.begin())
         except OSError as error:
-            self._failed(attempt, error)
+            self.failed(attempt, error)
             return
         attempt.sent += 1
         home.watch(attempt, attempt.fd, EPOLLIN)
@@ -63,12 +63,12 @@ class Datagram:
                 data, ancillary, _, _ = sock.recvmsg(_LARGEST, _ANCILLARY)
             except OSError as error:
                 if error.errno not in _AGAIN:
-                    self._failed(attempt, error)
+                    self.failed(attempt, error)
                 return
-            if self._heard(attempt, data, stamp(ancillary)):
+            if self.heard(attempt, data, stamp(ancillary)):
                 return
 
-    def _heard(self, attempt: Attempt, data: bytes, at: int | None) -> bool:
+    def heard(self, attempt: Attempt, data: bytes, at: int | None) -> bool:
         """Whether the attempt, or this part of it, is over."""
         talk = attempt.talk
         assert talk is not None
@@ -84,7 +84,7 @@ class Datagram:
         self._home.settle(attempt, failure, took)
         return True
 
-    def _failed(self, attempt: Attempt, error: OSError) -> None:
+    def failed(self, attempt: Attempt, error: OSError) -> None:
         """An ICMP error came back, or our own kernel refused."""
         code = error.errno or 0
         failure = failure_of(code)

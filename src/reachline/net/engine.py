@@ -20,14 +20,16 @@ from collections.abc import Callable
 from typing import Final
 
 from reachline.model import Clock, Failure, Seconds
-from reachline.net import bare, kernel
+from reachline.net import kernel
 from reachline.net.attempt import Attempt, Job, Ready, Route
 from reachline.net.clocks import Clocks
 from reachline.net.launch import Launcher
+from reachline.net.lean import Lean
 from reachline.net.resolve import Resolver
 from reachline.net.result import Counters, Done, Phases
 from reachline.net.tls import Contexts
 from reachline.net.wheel import Wheel
+from reachline.talk.way import Way
 
 __all__ = ["Counters", "Done", "Engine", "Job", "Phases"]
 
@@ -71,13 +73,15 @@ class Engine:
         self._overdue = overdue
         self._limit = kernel.budget(limit)
         self._launcher = Launcher(self, resolver or Resolver())
+        self.datagram = self._launcher.datagram
+        self.nonce = self._launcher.nonce
         self._timer = kernel.Timer()
         self._stamps = kernel.keep_stamps()
         self.epoll.register(self._timer.fileno(), select.EPOLLIN)
         self._starts: Wheel[tuple[int, Job]] = Wheel()
         self._deadlines: Wheel[int] = Wheel()
         self._ready: dict[int, Ready] = {}
-        self._attempts: dict[int, Attempt | bare.Bare] = {}
+        self._attempts: dict[int, Attempt | Lean] = {}
         self._cancelled: set[int] = set()
         self._taken: list[tuple[int, Job]] = []
         self._turning = False
@@ -153,8 +157,7 @@ class Engine:
             return
         self._closed = True
         for attempt in tuple(self._attempts.values()):
-            attempt.over = True
-            self._release(attempt)
+            self._abandon(attempt)
         self._attempts.clear()
         self._ready.clear()
         self._taken.clear()
@@ -203,7 +206,7 @@ class Engine:
             else:
                 self._pass_timeout(attempt, attempt.route)
 
-    def _pass_timeout(self, attempt: Attempt | bare.Bare, way: Route) -> None:
+    def _pass_timeout(self, attempt: Attempt | Lean, way: Route) -> None:
         """From here on it is late, and only patience ends it."""
         attempt.overdue = True
         attempt.deadline += way.patience_ns
@@ -225,13 +228,14 @@ class Engine:
             way = self._launcher.route(job, now)
             if len(self._attempts) >= self._limit:
                 self._shed(Attempt(job, self._started, late, now))
-            elif way is None or not way.bare or not self._begin_bare(way, late, now):
+            elif way is None or way.begin is None or not self._begin_lean(way, late, now):
                 attempt = self._attempts[self._started] = Attempt(job, self._started, late, now)
                 self._launcher.launch(attempt, way, now)
 
-    def _begin_bare(self, way: Route, lateness_us: int, now: int) -> bool:
-        """Whether the hot path could take it."""
-        attempt = bare.begin(self, way, self._started, lateness_us, now)
+    def _begin_lean(self, way: Route, lateness_us: int, now: int) -> bool:
+        """Whether a lean machine could take it."""
+        assert way.begin is not None
+        attempt = way.begin(self, way, self._started, lateness_us, now)
         if attempt is None:
             return False
         self._attempts[attempt.serial] = attempt
@@ -283,41 +287,47 @@ class Engine:
             attempt.status, attempt.note, attempt.lateness_us, attempt.phases,
         )  # fmt: skip
 
-    def arrived(self, attempt: bare.Bare, rtt_us: int) -> None:
-        """A bare connect ended well: `settle` for the hot path."""
-        del self._attempts[attempt.serial]
-        del self._ready[attempt.fd]
-        sock = attempt.sock
+    def arrived(  # noqa: PLR0917 (scalars, as all that is said of a result)
+        self, lean: Lean, rtt_us: int, clock: Clock, took_us: int, status: int, phases: Phases | None, /
+    ) -> None:
+        """A lean attempt ended well: `settle` for the hot path. `took_us` decides whether it was late."""
+        del self._attempts[lean.serial]
+        del self._ready[lean.fd]
+        sock = lean.sock
         assert sock is not None
         sock.close()
         self._finished += 1
-        way = attempt.route
+        way = lean.route
         token = way.job.token
         if self._cancelled and token in self._cancelled:
             return
-        late = attempt.overdue or rtt_us > way.timeout_us
-        self._done(token, None, rtt_us, Clock.TCP_INFO, late, 1, 0, 0, "", attempt.lateness_us, None)
+        late = lean.overdue or took_us > way.timeout_us
+        self._done(token, None, rtt_us, clock, late, 1, 0, status, "", lean.lateness_us, phases)
 
-    def promoted(self, attempt: bare.Bare) -> Attempt:
-        """The ordinary attempt that goes on in its place."""
-        way = attempt.route
-        ordinary = Attempt(way.job, attempt.serial, attempt.lateness_us, attempt.began)
-        ordinary.step, ordinary.route = self._launcher.stream.step, way
-        ordinary.sock, ordinary.fd = attempt.sock, attempt.fd
-        ordinary.deadline, ordinary.overdue = attempt.deadline, attempt.overdue
-        self._attempts[attempt.serial] = ordinary
-        self._ready[attempt.fd] = ordinary
+    def promoted(self, lean: Lean) -> Attempt:
+        """The ordinary attempt that goes on in its place, at its first step."""
+        way = lean.route
+        ordinary = Attempt(way.job, lean.serial, lean.lateness_us, lean.began)
+        ordinary.step = self.datagram.step if way.way is Way.DATAGRAM else self._launcher.stream.step
+        ordinary.route, ordinary.sock, ordinary.fd = way, lean.sock, lean.fd
+        ordinary.deadline, ordinary.overdue = lean.deadline, lean.overdue
+        self._attempts[lean.serial] = self._ready[lean.fd] = ordinary
         return ordinary
 
     # -- ours -----------------------------------------------------------------------------------------------------------
 
-    def _release(self, attempt: Attempt | bare.Bare) -> None:
+    def _release(self, attempt: Attempt | Lean) -> None:
         if (sock := attempt.sock) is not None:
             self._ready.pop(attempt.fd, None)
             attempt.sock = None
             sock.close()
         elif isinstance(attempt, Attempt) and attempt.key:
             self._launcher.drop(attempt)
+
+    def _abandon(self, attempt: Attempt | Lean) -> None:
+        if isinstance(attempt, Attempt):
+            attempt.over = True
+        self._release(attempt)
 
     def _shed(self, attempt: Attempt) -> None:
         self._tally["shed"] += 1
@@ -329,9 +339,8 @@ class Engine:
         self._starts.sweep(lambda start: start[1].token not in gone)
         self._taken[:] = [start for start in self._taken if start[1].token not in gone]
         for attempt in [live for live in self._attempts.values() if _token(live) in gone]:
-            attempt.over = True
             del self._attempts[attempt.serial]
-            self._release(attempt)
+            self._abandon(attempt)
         for token in gone:
             self._launcher.forget(token)
         gone.clear()
@@ -350,8 +359,8 @@ class Engine:
             self._timer.arm(soonest)
 
 
-def _token(attempt: Attempt | bare.Bare) -> int:
-    return attempt.route.job.token if isinstance(attempt, bare.Bare) else attempt.job.token
+def _token(attempt: Attempt | Lean) -> int:
+    return attempt.job.token if isinstance(attempt, Attempt) else attempt.route.job.token
 
 
 def _nothing(_: object) -> bool:

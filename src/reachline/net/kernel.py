@@ -10,7 +10,7 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from reachline.model import Failure
@@ -40,7 +40,10 @@ __all__ = [
 
 SO_TIMESTAMPNS: Final = 35
 """asm-generic/socket.h; the ancillary message has the same number and holds a struct timespec of CLOCK_REALTIME."""
-RECVERR: Final = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
+RECVERR: Final[Mapping[int, tuple[int, int]]] = {
+    socket.AF_INET: (socket.IPPROTO_IP, 11),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, 25),
+}
 """IP_RECVERR, IPV6_RECVERR by family: ICMP errors reach the socket that caused them (linux/in.h, linux/in6.h)."""
 RST_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 """struct linger: on, no time."""

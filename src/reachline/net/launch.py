@@ -38,7 +38,7 @@ class Pad(Home, Protocol):
 class Launcher:
     """Routes by token and the three machines. Written by the engine's thread only."""
 
-    __slots__ = ("_datagram", "_echo", "_nonces", "_pad", "_resolver", "_routes", "stream")
+    __slots__ = ("_echo", "_nonces", "_pad", "_resolver", "_routes", "datagram", "stream")
 
     def __init__(self, pad: Pad, resolver: Resolver) -> None:
         self._pad = pad
@@ -46,8 +46,8 @@ class Launcher:
         self._nonces: list[int] = []
         self._routes: dict[int, Route] = {}
         self.stream = Stream(pad)
-        self._datagram = Datagram(pad)
-        self._echo = Echo(pad, self._nonce() & 0xFFFF)
+        self.datagram = Datagram(pad)
+        self._echo = Echo(pad, self.nonce() & 0xFFFF)
 
     def route(self, job: Job, now: int) -> Route | None:
         """The route this job took last, where it still holds."""
@@ -129,14 +129,14 @@ class Launcher:
         attempt.route = route
         if not self._is_prepared(attempt):
             return
-        nonce = self._nonce()
+        nonce = self.nonce()
         talk = route.job.probe.talk(route.job.endpoint, nonce)
         attempt.talk = talk.over_stream() if isinstance(talk, DnsTalk) and route.places else talk
         match route.way:
             case Way.CONNECT | Way.STREAM:
                 self.stream.begin(attempt, route)
             case Way.DATAGRAM:
-                self._datagram.begin(attempt, route)
+                self.datagram.begin(attempt, route)
             case Way.ECHO:
                 self._echo.begin(attempt, route, nonce)
         if not attempt.over:
@@ -157,7 +157,7 @@ class Launcher:
             return False
         return True
 
-    def _nonce(self) -> int:
+    def nonce(self) -> int:
         """64 bits nobody can guess, never 0: a fresh id and a fresh token each time."""
         if not self._nonces:
             raw = os.urandom(8 * _BATCH)

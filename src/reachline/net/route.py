@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Final
 
 from reachline.model import Endpoint
+from reachline.net import bare, plain, query
 from reachline.net.attempt import Job, Place, Route, SockAddr
 from reachline.net.resolve import Answer, nameserver
 from reachline.net.wheel import NEVER
+from reachline.talk import glance
 from reachline.talk.secure import is_address
 from reachline.talk.way import Way
 
@@ -83,20 +85,36 @@ def _to(job: Job, address: str, port: int, until: int, places: tuple[Place, ...]
         return f"not an address here: {error.strerror or error}"
     family, _, _, _, sockaddr = found[0]
     probe = job.probe
-    return Route(
-        job=job,
-        # A question by datagram goes through proxies as it goes by TCP: `Job` lets no other datagram near them.
-        way=Way.STREAM if places and probe.way is Way.DATAGRAM else probe.way,
-        family=int(family),
-        address=_plain(sockaddr),
-        bare=not places and probe.way is Way.CONNECT and probe.secure is None and probe.talk(job.endpoint, 0) is None,
-        bound=bool(job.source or job.interface),
-        timeout_us=round(job.timeout * 1_000_000),
-        timeout_ns=round(job.timeout * _NS),
-        patience_ns=round(job.patience * _NS),
-        until=until,
-        places=places,
+    return _leaned(
+        Route(
+            job=job,
+            # A question by datagram goes through proxies as it goes by TCP: `Job` lets no other datagram near them.
+            way=Way.STREAM if places and probe.way is Way.DATAGRAM else probe.way,
+            family=int(family),
+            address=_plain(sockaddr),
+            bare=not places
+            and probe.way is Way.CONNECT
+            and probe.secure is None
+            and probe.talk(job.endpoint, 0) is None,
+            bound=bool(job.source or job.interface),
+            timeout_us=round(job.timeout * 1_000_000),
+            timeout_ns=round(job.timeout * _NS),
+            patience_ns=round(job.patience * _NS),
+            until=until,
+            places=places,
+        )
     )
+
+
+def _leaned(route: Route) -> Route:
+    """The route with the lean machine that can go it, if any."""
+    if route.bare:
+        return route._replace(begin=bare.begin)
+    job = route.job
+    seen = None if route.places else glance.of(job.probe, job.endpoint)
+    if seen is None:
+        return route
+    return route._replace(begin=plain.begin if route.way is Way.STREAM else query.begin, glance=seen)
 
 
 def _plain(sockaddr: tuple[object, ...]) -> SockAddr:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from reachline.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["RCODES", "TYPES", "Answer", "Message", "decode", "name_to_wire", "query", "rcode_name"]
+__all__ = ["RCODES", "TYPES", "Answer", "Message", "decode", "is_plain", "name_to_wire", "query", "rcode_name"]
 
 TYPES: Final = {
     "A": 1,
@@ -31,6 +31,12 @@ _RECORD: Final = struct.Struct("!HHIH")
 _RESPONSE: Final = 0x8000
 _TRUNCATED: Final = 0x0200
 _RECURSE: Final = 0x0100
+_PLAIN_MASK: Final = _RESPONSE | _TRUNCATED | 0x0F
+_ADDRESS: Final = struct.Struct("!HHHIH")
+"""A record whose name is a pointer: what nearly all answers with addresses are made of…"""
+_TO_QUESTION: Final = 0xC000 | _HEADER.size
+"""…and where that points to."""
+_WIDTHS: Final = {TYPES["A"]: 4, TYPES["AAAA"]: 16}
 _MAX_NAME: Final = 255
 _MAX_LABEL: Final = 63
 _MAX_ANSWERS: Final = 256
@@ -113,6 +119,27 @@ def decode(data: bytes) -> Message:
     truncated = bool(flags & _TRUNCATED)
     found = () if truncated else _answers(data, at, min(answers, _MAX_ANSWERS))
     return Message(number, flags & 0x0F, truncated, question, found)
+
+
+def is_plain(data: bytes, question: bytes, rcode: int) -> bool:
+    """Whether `data` is an untruncated answer to `question` with this code and nothing but addresses, all well-formed.
+
+    False says nothing: `decode` must look. The id is the caller's to compare.
+    """
+    at = _HEADER.size + len(question)
+    if len(data) < at or not data.startswith(question, _HEADER.size):
+        return False
+    _, flags, questions, count, _, _ = _HEADER.unpack_from(data)
+    if flags & _PLAIN_MASK != _RESPONSE | rcode or questions != 1 or count > _MAX_ANSWERS:
+        return False
+    for _ in range(count):
+        if at + _ADDRESS.size > len(data):
+            return False
+        name, kind, cls, _, length = _ADDRESS.unpack_from(data, at)
+        if name != _TO_QUESTION or cls != _IN or _WIDTHS.get(kind) != length:
+            return False
+        at += _ADDRESS.size + length
+    return at <= len(data)
 
 
 def _answers(data: bytes, at: int, count: int) -> tuple[Answer, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from reachline.errors import RemoteProtocolError
 
-__all__ = ["MAX_HEAD", "Response", "request"]
+__all__ = ["MAX_HEAD", "Response", "request", "whole"]
 
 MAX_HEAD: Final = 32 << 10
 """Bytes of status line and headers, interim responses included; servers send 8 to 16 KiB at most."""
@@ -26,6 +26,7 @@ _HEAD: Final = re.compile(rb"HTTP/1\.\d (\d{3})(?: [^\r\n]*)?((?:\r?\n[^\s:][^:\
 _HEADER: Final = re.compile(rb"\n([^:\r\n]+?)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r?\n|$)")
 _FRAMING: Final = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 """Found in C: a probe reads one head each time, and these two headers of it."""
+_LENGTH: Final = b"\ncontent-length: "
 _BODILESS: Final = frozenset((204, 304))
 
 
@@ -37,6 +38,29 @@ def request(method: str, path: str, host: str, headers: Iterable[tuple[str, str]
     lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def whole(data: bytes, *, to_head: bool = False) -> int:
+    """The status where `data` holds a whole response of the plainest kind, well-formed; 0 where `Response` must look.
+
+    Never says more than `Response` would: a body by one content-length or none at all, no interim response.
+    """
+    end = data.find(b"\r\n\r\n")
+    if end < 0 or end > MAX_HEAD - 4 or not (match := _HEAD.fullmatch(data, 0, end)):
+        return 0
+    status = int(match[1])
+    if status < 200:
+        return 0
+    if to_head or status in _BODILESS:
+        return status
+    fields = match[2].lower()
+    at = fields.find(_LENGTH) + len(_LENGTH)
+    if at < len(_LENGTH) or b"transfer-encoding" in fields or fields.count(b"content-length") != 1:
+        return 0
+    length = fields[at : at + _MAX_DIGITS + 1].split(b"\r", 1)[0]
+    if not length.isdigit() or len(length) > _MAX_DIGITS:
+        return 0
+    return status if len(data) - end - 4 >= int(length) else 0
 
 
 class _Part(Enum):

@@ -1,0 +1,82 @@
+"""What the lean machines share: they do what the ordinary ones do for the one course that ends well, in a fraction of the
+calls, and hand everything else over to them as an ordinary attempt. No result differs by who did it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from socket import SO_LINGER, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, SocketType
+from typing import ClassVar, Final, Protocol
+
+from reachline.model import Clock
+from reachline.net.attempt import Attempt, Home, Ready, Route
+from reachline.net.datagram import Datagram
+from reachline.net.kernel import RST_ON_CLOSE, bind
+from reachline.net.result import Phases
+
+__all__ = ["Begin", "Lane", "Lean", "connecting", "opened"]
+
+_FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
+_STARTED: Final = (errno.EINPROGRESS, 0)
+
+
+class Lean(Ready, Protocol):
+    """One lean attempt under way, as the engine sees it. Written by the engine's thread only."""
+
+    route: Route
+    serial: int
+    lateness_us: int
+    began: int
+    deadline: int
+    overdue: bool
+    fd: int
+    sock: SocketType | None
+    verdict: ClassVar[None]
+
+
+class Lane(Home, Protocol):
+    """What lean machines use of the engine."""
+
+    datagram: Datagram
+
+    def arrived(  # noqa: PLR0917 (scalars, as all that is said of a result)
+        self, lean: Lean, rtt_us: int, clock: Clock, took_us: int, status: int, phases: Phases | None, /
+    ) -> None:
+        """It ended well: one packet there, its answer back. `took_us` decides whether it was late."""
+
+    def promoted(self, lean: Lean) -> Attempt:
+        """The ordinary attempt that goes on in its place, at its first step."""
+
+    def nonce(self) -> int:
+        """64 bits nobody can guess."""
+
+
+Begin = Callable[[Lane, Route, int, int, int], Lean | None]
+"""(lane, route, serial, lateness, now) -> what is under way; None: it did not begin, the ordinary machine will find out why."""
+
+
+def opened(route: Route, kind: int) -> SocketType | None:
+    """A socket that leaves and closes as the route's job says; None where that cannot be."""
+    try:
+        sock = SocketType(route.family, kind | _FLAGS, 0)
+    except OSError:
+        return None
+    if route.bound or route.job.reset:
+        try:
+            bind(sock, route.family, route.job.source, route.job.interface)
+            if route.job.reset and kind == SOCK_STREAM:
+                sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
+        except OSError:
+            sock.close()
+            return None
+    return sock
+
+
+def connecting(route: Route) -> SocketType | None:
+    """A socket on its way to the route's address by TCP."""
+    sock = opened(route, SOCK_STREAM)
+    if sock is not None and sock.connect_ex(route.address) not in _STARTED:
+        sock.close()
+        return None
+    return sock
