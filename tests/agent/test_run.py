@@ -304,7 +304,8 @@ def test_a_line_that_cannot_be_probed_is_said_and_the_others_go_on(center: Cente
     async def work() -> None:
         async with target() as good:
             center.plan = plan_of(
-                line("proxied", good, via="socks5://127.0.0.1:1080"),
+                line("ping", good, probe(Kind.ICMP), via="socks5://bob:geheim@127.0.0.1:1080"),
+                line("out", good, via="socks5://bob:geheim@127.0.0.1"),
                 line("odd", good, probe(Kind.HTTP, colour="red")),
                 line("good", good),
             )
@@ -313,9 +314,13 @@ def test_a_line_that_cannot_be_probed_is_said_and_the_others_go_on(center: Cente
 
     go(work())
 
-    assert center.reports("c/proxied")[-1].detail.error == "this agent cannot probe by way of a proxy"
+    assert center.reports("c/ping", Kind.ICMP)[-1].detail.error == (
+        "echo requests do not go through a proxy; it is not sent directly instead"
+    )
+    assert center.reports("c/out")[-1].detail.error == "needs the proxy's port"
     assert "is not an option" in center.reports("c/odd", Kind.HTTP)[-1].detail.error
-    assert center.reports("c/proxied")[-1].reading.counts.attempts == 0
+    assert center.reports("c/ping", Kind.ICMP)[-1].reading.counts.attempts == 0
+    assert center.reports("c/out")[-1].reading.counts.attempts == 0
 
 
 def test_all_kinds_of_a_line_travel_in_one_part(center: Center) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reachline.doors import reach
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, Problem
+from reachline.model import Locality
 
 SMALLEST = "clusters:\n  payments:\n    lines: [https://a.example/healthz, https://b.example/healthz]\n"
 
@@ -242,13 +243,44 @@ def test_the_two_servers_of_a_center_need_two_addresses() -> None:
         ),
         (cluster("judge: {tick: 2s}"), "is shorter than judge.heartbeat, 10s: a report counts more than once"),
         (cluster("probes: {dns: 60s}", lines="['tcp://10.0.0.1:1']"), "fits no line of this cluster"),
-        (cluster("priority: 1", lines="[{to: 'tcp://h:1', via: 'socks5://p:1'}]"), "do not probe through a proxy"),
+        (
+            cluster("probes: {icmp: 5s}", lines="{a: {to: 'tcp://h:1', via: 'socks5://p:1'}, b: 'tcp://h:2'}"),
+            "clusters.c.lines.a.via: leaves this line without its icmp probe: echo requests do not go through a proxy",
+        ),
     ],
 )
 def test_what_is_odd_but_not_wrong_is_a_warning(text: str, expected: str) -> None:
     [warning] = read(text).warnings
 
     assert expected in str(warning)
+
+
+@pytest.mark.parametrize("scheme", ["icmp"])
+def test_a_line_whose_scheme_goes_through_no_proxy_is_refused_by_name(scheme: str) -> None:
+    port = "" if scheme == "icmp" else ":7"
+    [only] = problems(cluster("priority: 1", lines=f"[{{to: '{scheme}://h{port}', via: 'socks5://bob:geheim@p:1'}}]"))
+
+    assert f"clusters.c.lines[0].via: cannot carry {scheme}://: " in only
+    assert "do not go through a proxy; drop via, or watch a tcp:// port of the same machine" in only
+    assert "geheim" not in only
+
+
+def test_a_line_by_proxy_with_nothing_left_to_probe_it_is_refused() -> None:
+    text = cluster("probes: {tcp: off, icmp: 5s}", lines="[{to: 'tcp://h:1', via: 'socks5://p:1'}]")
+
+    assert any("is probed by nothing" in problem for problem in problems(text))
+
+
+def test_a_chain_of_proxies_is_a_list_with_secrets_in_it() -> None:
+    text = cluster(
+        "priority: 1",
+        lines="[{to: 'tcp://h:1', via: ['socks5://a:1', 'http://bob:${env:PW}@b:2']}]",
+    )
+    document = read(text, environ={"PW": "p@,w"})
+    plan = reach.plan(document, agent="x", locality=Locality(), number=1)
+
+    assert plan.lines[0].via == "socks5://a:1,http://bob:p%40%2Cw@b:2"
+    assert reach.lines(document, "c")[0].outbound == "socks5://a:1,http://b:2"
 
 
 def test_a_wrong_cluster_hides_nothing_of_another() -> None:

@@ -8,9 +8,10 @@ from typing import Final
 
 from reachline.core import tempo
 from reachline.core.window import Window
+from reachline.doors import outbounds
 from reachline.model import Endpoint, Seconds, Zone
 from reachline.net.engine import Job
-from reachline.talk import build
+from reachline.talk import build, hop
 from reachline.wire.frame import LinePlan, ProbePlan
 
 __all__ = ["SLOTS", "Probed", "jobs_of"]
@@ -22,8 +23,11 @@ SLOTS: Final = 8
 def jobs_of(
     line: LinePlan, plan: ProbePlan, endpoint: Endpoint, sources: Sequence[str], *, token: int
 ) -> tuple[Job, ...]:
-    """What the engine does for one attempt, once for each source; ConfigError where the plan's options are wrong."""
+    """What the engine does for one attempt, once for each source; ConfigError or ValueError where the plan is wrong."""
     probe = build(plan.kind, endpoint, plan.options)
+    hops = outbounds.hops(line.via)
+    if hops and (reason := hop.why_not(plan.kind)):
+        raise ValueError(f"{reason}; it is not sent directly instead")
     return tuple(
         Job(
             token=token,
@@ -33,6 +37,7 @@ def jobs_of(
             patience=plan.patience_ms / 1_000,
             source=source,
             interface=line.interface,
+            hops=hops,
         )
         for source in ((line.source,) if line.source else tuple(sources) or ("",))
     )

@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
+from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective, Path, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS
+from reachline.doors.outbounds import DIRECT
 from reachline.doors.planning import kinds_known, kinds_of, options_of, why_not
 from reachline.doors.problems import Finding, nearest
 from reachline.doors.settings import Cluster, Document, LineSettings, Tunable
 from reachline.doors.units import text_of_seconds, text_of_share
 from reachline.errors import ConfigError
 from reachline.model import Endpoint, Kind
-from reachline.talk import TABLE, build
+from reachline.talk import TABLE, build, hop
 
 __all__ = ["checked"]
 
@@ -41,7 +43,7 @@ def checked(document: Document) -> Iterator[Finding]:
         yield from _roles(cluster, found.settings.policy, path)
         yield from _origins(document, cluster, path)
         yield from _duplicates(document, cluster, path)
-        yield from _proxies(cluster, path)
+        yield from _proxies(cluster, found, path)
         yield from _probes(cluster, found, path)
 
 
@@ -188,12 +190,21 @@ def _duplicates(document: Document, cluster: Cluster, path: Path) -> Iterator[Fi
             )
 
 
-def _proxies(cluster: Cluster, path: Path) -> Iterator[Finding]:
-    """Probing by way of a proxy is not built yet: such a line is kept and stays unknown."""
+def _proxies(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]:
+    """What does not go through a proxy is told by name: it is never sent directly instead."""
     for name, line in cluster.lines.items():
-        if line.via != "direct":
-            rule = "is kept, but agents of this release do not probe through a proxy: the line stays unknown"
-            yield Finding(path=(*path, "lines", name, "via"), rule=rule, is_error=False)
+        if line.via == DIRECT:
+            continue
+        at, scheme = (*path, "lines", name, "via"), line.endpoint.scheme
+        for kind in kinds_of(line.endpoint, found):
+            if not (reason := hop.why_not(kind)):
+                continue
+            if kind in SCHEMES[scheme].kinds:
+                hint = "drop via, or watch a tcp:// port of the same machine"
+                yield Finding(path=at, rule=f"cannot carry {scheme}://: {reason}", hint=hint)
+            else:
+                rule = f"leaves this line without its {kind.value} probe: {reason}"
+                yield Finding(path=at, rule=rule, is_error=False)
 
 
 def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]:
@@ -201,8 +212,10 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
     probes = found.settings.probes
     ends = {name: line.endpoint for name, line in cluster.lines.items()}
     for name, endpoint in ends.items():
-        kinds = kinds_of(endpoint, found)
-        if not kinds:
+        via = cluster.lines[name].via
+        kinds = kinds_of(endpoint, found, via)
+        is_told = via != DIRECT and any(map(hop.why_not, SCHEMES[endpoint.scheme].kinds))
+        if not kinds and not is_told:
             rule = "is probed by nothing: its probes are off"
             yield Finding(path=(*path, "lines", name), rule=rule, hint="leave one of its scheme's kinds on")
         for kind in kinds:

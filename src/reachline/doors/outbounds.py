@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
-from reachline.doors.addresses import located
+from reachline.doors.addresses import located, masked
 from reachline.doors.units import refuse
 from reachline.model import Endpoint
 from reachline.talk.hop import Hop, Scheme
@@ -59,7 +59,7 @@ def _shown(text: str) -> str:
     except ValueError:
         return "***"
     if not parts.netloc:
-        return text
+        return masked(text)
     return f"{parts.scheme}://{f'{user}@' if user else ''}{parts.netloc.rpartition('@')[2]}"
 
 

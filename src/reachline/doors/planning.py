@@ -8,8 +8,10 @@ from pydantic import SecretStr
 
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective
+from reachline.doors.outbounds import DIRECT
 from reachline.doors.probing import Probes
 from reachline.model import Endpoint, Kind
+from reachline.talk import hop
 from reachline.wire.frame import ProbePlan
 
 __all__ = ["kinds_known", "kinds_of", "options_of", "probe_plans", "why_not"]
@@ -22,11 +24,12 @@ def kinds_known() -> tuple[Kind, ...]:
     return tuple(kind for kind in Kind if kind.value in Probes.model_fields)
 
 
-def kinds_of(endpoint: Endpoint, found: Effective) -> tuple[Kind, ...]:
+def kinds_of(endpoint: Endpoint, found: Effective, via: str = DIRECT) -> tuple[Kind, ...]:
     """The kinds of a line: those of its scheme and those the document names, without those it switches off and those
-    that cannot be asked here.
+    that cannot be asked here or by this way.
     """
-    return tuple(kind for kind in kinds_known() if _is_wanted(endpoint, kind, found))
+    wanted = (kind for kind in kinds_known() if _is_wanted(endpoint, kind, found))
+    return tuple(kind for kind in wanted if via == DIRECT or not hop.why_not(kind))
 
 
 def _is_wanted(endpoint: Endpoint, kind: Kind, found: Effective) -> bool:
@@ -41,9 +44,9 @@ def why_not(endpoint: Endpoint, kind: Kind, probes: Probes) -> str:
     return probes.of(kind).misfit(endpoint)
 
 
-def probe_plans(endpoint: Endpoint, found: Effective) -> tuple[ProbePlan, ...]:
+def probe_plans(endpoint: Endpoint, found: Effective, via: str = DIRECT) -> tuple[ProbePlan, ...]:
     """What an agent must send to this line, how often, and how it sums it up."""
-    settings, kinds = found.settings, kinds_of(endpoint, found)
+    settings, kinds = found.settings, kinds_of(endpoint, found, via)
     return tuple(_plan(endpoint, kind, found, alone=len(kinds) == 1, window=settings.window.samples) for kind in kinds)
 
 

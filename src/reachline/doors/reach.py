@@ -226,7 +226,9 @@ def _watched(document: Document, found: Effective, line: LineId, settings: LineS
         interface=settings.interface,
         family=endpoint.family,
         alpha_milli=_milli(found.settings.window.alpha),
-        probes=probe_plans(endpoint, found),
+        probes=probe_plans(endpoint, found, settings.via),
+        groups=(*settings.groups, *((settings.provider,) if settings.provider else ())),
+        mark=settings.mark or 0,
     )
 
 
