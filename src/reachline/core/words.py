@@ -26,6 +26,7 @@ _METRICS: Final = {
     "jitter": "jitter (P95 − P50)",
 }
 _RATES: Final = ("loss", "timeout", "errors")
+_PASSIVE: Final = "passive"
 
 _RULES: Final = {
     "judge.recovered": "{good_ticks} clean ticks in a row, {recover_patience} are asked",
@@ -62,10 +63,12 @@ def state(standing: Standing) -> str:
 
 
 def metric(name: str) -> str:
-    """`tcp.loss` as `TCP packet loss`."""
+    """`tcp.loss` as `TCP packet loss`, `passive.loss` as what it is measured on."""
     kind, _, rest = name.partition(".")
     base, _, also = rest.partition("+")
     seconded = f", seconded by {also.upper()}" if also else ""
+    if kind == _PASSIVE:
+        return f"{_METRICS.get(base, base)} on the business's own connections{seconded}"
     return f"{kind.upper()} {_METRICS.get(base, base)}{seconded}"
 
 
@@ -75,7 +78,8 @@ def vote(cast: Vote) -> str:
     name = metric(cast.metric)
     if base in ("connect", "resolve"):
         fails = f" (fails at {cast.limit})" if cast.zone is Zone.F else ""
-        return f"{name}: {cast.numerator} of the last {cast.denominator} rounds ok{fails}"
+        rounds = "looks" if cast.metric.startswith(f"{_PASSIVE}.") else "rounds"
+        return f"{name}: {cast.numerator} of the last {cast.denominator} {rounds} ok{fails}"
     if base in _RATES:
         found = f"{cast.numerator} of {cast.denominator} ({percent(cast.numerator, cast.denominator)})"
         limit = percent(cast.limit, 1_000)
