@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,9 +25,11 @@ from reachline.testing.wait import eventually
 
 pytestmark = pytest.mark.e2e
 
+# A class and timeouts that a busy machine does not reach: of two lines the guard lets only one open, and it must be the dead one.
 QUICK = """
 preset: quick_recovery
-probes: {tcp: 1s, http: 1s}
+class: bulk
+probes: {tcp: {every: 1s, timeout: 4s}, http: {every: 1s, timeout: 4s}}
 circuit_breaker:
   cooldown_seconds: 8
   half_open: {min_window_seconds: 3, min_success_requests: 100}
@@ -56,17 +59,24 @@ class Fine(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Two agents' bursts come at once: with the usual five the kernel drops SYNs, which agents rightly call loss."""
+
+
 class Target:
-    """A service on loopback that can die and come back on its port."""
+    """A service on loopback that can die and come back on its port, which stays ours: bound, nobody listens, refused."""
 
     def __init__(self) -> None:
-        self._server: ThreadingHTTPServer | None = None
-        self.port = 0
+        self._server: Server | None = None
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = self._held.getsockname()[1]
         self.start()
 
     def start(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Fine)
-        self.port = self._server.server_port
+        self._server = Server(("127.0.0.1", self.port), Fine)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def stop(self) -> None:
@@ -74,6 +84,10 @@ class Target:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def close(self) -> None:
+        self.stop()
+        self._held.close()
 
 
 class Process:
@@ -147,8 +161,8 @@ class World:
         for process in (*self.agents, *self.started):
             process.child.kill()
             process.child.wait(5)
-        self.a.stop()
-        self.b.stop()
+        self.a.close()
+        self.b.close()
 
 
 def _all_healthy(there: World) -> bool:
@@ -199,14 +213,16 @@ def test_a_dead_line_is_taken_out_by_both_votes_and_comes_back_by_the_ramp(tmp_p
 
         eventually(is_closed, within=90, every=0.2, what="the ramp to end")
         assert {("half_open", 0), ("ramp", 1), ("ramp", 2)} <= steps
-        assert there.line("b")["breaker"] == "closed"
+        assert there.line("b")["weight"] == 100, [
+            (c["rule"], c.get("votes")) for c in there.get("/api/v1/changes?line=payments/b")["changes"][-8:]
+        ]
     assert replay(there.journal).difference is None
 
 
 def test_a_center_killed_and_started_again_goes_on_with_a_higher_version_and_the_open_line(tmp_path):
     with world(tmp_path, QUICK.replace("cooldown_seconds: 8", "cooldown_seconds: 60"), "one", "two") as there:
         there.a.stop()
-        eventually(lambda: there.line("a")["breaker"] == "open", within=30, every=0.1, what="the line to open")
+        eventually(lambda: _is_open(there), within=60, every=0.1, what="the line to open")
         before, document = there.line("a"), there.get("/api/v1/clusters/payments/lines")
 
         there.center.end(signal.SIGKILL)
@@ -223,6 +239,12 @@ def test_a_center_killed_and_started_again_goes_on_with_a_higher_version_and_the
         assert there.line("b")["weight"] == 100
         assert there.center.end() == 0
     assert replay(there.journal).difference is None
+
+
+def _is_open(there: World) -> bool:
+    row = there.line("a")
+    assert row["breaker"] == "open", (row, there.line("b"))
+    return True
 
 
 def _agents(there: World) -> dict[str, str]:
