@@ -41,10 +41,15 @@ class Well(BaseHTTPRequestHandler):
         """Nothing to say."""
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """All agents' bursts at once: with the usual five the kernel drops SYNs on a busy machine."""
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
     """Host and port of a service."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Well) as server:
+    with Server(("127.0.0.1", 0), Well) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
