@@ -236,9 +236,12 @@ class Answering:
         span = counted.seen.highest - counted.first + 1
         return Reply(*probe, at_us, 0, counted.birth, span, counted.got, counted.replies)
 
-    def forget(self) -> None:
-        """Datagrams were lost here, not on the way: all counts begin anew, and nobody takes that for loss."""
-        self._senders.clear()
+    def forget(self, sender: int | None = None) -> None:
+        """Datagrams (of one sender) were lost here, not on the way: counts begin anew, and nobody takes that for loss."""
+        if sender is None:
+            self._senders.clear()
+        else:
+            self._senders.pop(sender, None)
 
     def _counted(self, probe: Probe, now_us: int) -> _Counted | None:
         """The session the probe belongs to, begun where it is a newer one; None where it is over."""
