@@ -1,0 +1,148 @@
+"""From two looks at the kernel's table to what they say of a line: pure, with connections as the kernel would tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reachline.agent.flows import SPREAD, Flows, Heard, Packets
+from reachline.wire.sockdiag import CONNECTING, Sock
+
+EVERY = 1.0
+
+
+def sock(cookie: int = 1, **told: object) -> Sock:
+    """An established connection that has sent nothing yet."""
+    row: dict[str, object] = dict.fromkeys(Sock._fields, 0)
+    row |= {"state": 1, "family": 2, "local": "10.0.0.3", "remote": "10.0.0.9", "remote_port": 443, "mark": None}
+    row |= {"cookie": cookie, "inode": 7, "rtt_us": 20_000} | told
+    return Sock(**row)  # type: ignore[arg-type]
+
+
+def looked(*looks: Sequence[Sock], timeout: float = 1.0) -> list[Heard]:
+    """What each look says, one a second."""
+    flows = Flows(timeout)
+    return [flows.heard(socks, at * EVERY) for at, socks in enumerate(looks)]
+
+
+def test_what_was_before_the_first_look_is_nobodys_news() -> None:
+    (first,) = looked([sock(segments=500, retransmitted=80, acked=9_000)])
+
+    assert (first.sent, first.lost, first.ends, first.connections) == (0, 0, (), 1)
+
+
+def test_segments_and_those_sent_again_are_told_as_they_grow_and_progress_brings_its_round_trip() -> None:
+    before, after = sock(segments=500, retransmitted=80, acked=100), sock(segments=620, retransmitted=83, acked=101)
+
+    _, second = looked([before], [after])
+
+    assert second == Heard(sent=120, lost=3, ends=(20_000,), connections=1)
+
+
+def test_a_connection_that_began_between_two_looks_is_new_with_its_handshake() -> None:
+    _, second = looked([], [sock(segments=4, retransmitted=1, acked=1)])
+
+    assert (second.sent, second.lost, second.ends) == (5, 1, (20_000,))
+
+
+def test_an_idle_connection_says_nothing() -> None:
+    idle = sock(segments=10, acked=100)
+
+    assert looked([idle], [idle], [idle])[1:] == [Heard(connections=1)] * 2
+
+
+def test_a_connection_that_waits_in_vain_for_the_timeout_is_late_at_every_look_until_it_gets_on() -> None:
+    well, stuck = sock(segments=10, acked=100), sock(segments=12, acked=100, retransmitted=1, pending=1, unacked=2)
+    looks = looked([well], [stuck], [stuck], [stuck], [sock(segments=12, acked=900, retransmitted=1)])
+
+    assert [look.ends for look in looks] == [(), (), (None,), (None,), (20_000,)]
+    assert [(look.sent, look.lost) for look in looks] == [(0, 0), (2, 1), (0, 0), (0, 0), (0, 0)]
+
+
+def test_waiting_without_having_sent_again_is_not_yet_late_and_neither_is_a_receiver_that_is_full() -> None:
+    well, waiting = sock(segments=10, acked=100), sock(segments=11, acked=100, unacked=1)
+    full = sock(segments=10, acked=100, pending=3)
+
+    assert [look.ends for look in looked([well], [waiting], [waiting], [waiting])] == [()] * 4
+    assert [look.ends for look in looked([well], [full], [full], [full])] == [()] * 4
+
+
+def test_a_connection_that_is_never_made_is_late_and_each_further_syn_lost() -> None:
+    trying = [sock(state=CONNECTING, rtt_us=0, pending=again, retransmitted=again) for again in (0, 1, 1, 2)]
+
+    looks = looked([], *([each] for each in trying))
+
+    assert [look.ends for look in looks] == [(), (), (), (None,), (None,)]
+    assert sum(look.sent for look in looks) == 3
+    assert sum(look.lost for look in looks) == 2
+
+
+def test_what_was_only_overtaken_is_no_loss() -> None:
+    before = sock(segments=1_000, acked=1)
+    known = {"segments": 1_200, "acked": 2, "retransmitted": 40, "duplicates": 39}
+
+    _, steady = looked([before], [sock(**known)])
+    _, shuffled = looked([before], [sock(**known, reordered=3)])
+
+    assert (steady.lost, shuffled.lost) == (40, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 2)), max_size=12))
+def test_never_more_is_lost_than_was_sent_and_no_count_falls(steps: list[tuple[int, int, int, int]]) -> None:
+    segments = retransmitted = duplicates = 0
+    looks = [[]]
+    for more, again, twice, shuffled in steps:
+        segments, retransmitted, duplicates = segments + more + again, retransmitted + again, duplicates + twice
+        told = {"segments": segments, "retransmitted": retransmitted, "duplicates": duplicates, "reordered": shuffled}
+        looks.append([sock(**told)])
+
+    for look in looked(*looks):
+        assert 0 <= look.lost <= look.sent
+
+
+def test_of_very_many_connections_a_fair_few_are_told_others_each_time() -> None:
+    many = 10 * SPREAD
+    before = [sock(cookie, acked=1) for cookie in range(many)]
+    after = [sock(cookie, acked=2, rtt_us=1 + cookie) for cookie in range(many)]
+    later = [sock(cookie, acked=3, rtt_us=1 + cookie) for cookie in range(many)]
+
+    _, second, third = looked(before, after, later)
+
+    assert len(second.ends) == len(third.ends) == SPREAD
+    assert not set(second.ends) & set(third.ends)
+
+
+def test_a_connection_missed_by_a_broken_look_is_not_new_when_it_is_seen_again() -> None:
+    flows, known = Flows(1.0), sock(segments=500, retransmitted=50, acked=1)
+    flows.heard([known], 0.0)
+
+    flows.heard([], 1.0, whole=False)
+
+    assert flows.heard([known], 2.0) == Heard(connections=1)
+
+
+@pytest.mark.parametrize(
+    ("a_look", "left"), [(10, (1_200, 12)), (200, (4_200, 21)), (1_000, (21_000, 21))], ids=["few", "some", "many"]
+)
+def test_segments_are_remembered_for_two_minutes_or_until_there_are_enough_newer_ones(
+    a_look: int, left: tuple[int, int]
+) -> None:
+    packets = Packets(age=119.0)
+
+    for second in range(600):
+        packets.add(float(second), a_look, 1 if a_look > 10 else second % 10 == 0)
+
+    assert (packets.sent, packets.lost) == left
+
+
+def test_what_came_since_a_moment_can_be_taken_back() -> None:
+    packets = Packets(age=120.0)
+    for second in range(4):
+        packets.add(float(second), 100, second)
+
+    packets.drop_since(1.0)
+
+    assert (packets.sent, packets.lost) == (200, 1)
