@@ -57,8 +57,15 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "tls": Scheme((Kind.TLS, Kind.TCP), port=443),
     "dns": Scheme((Kind.DNS,), port=53, has_path=True),
     "icmp": Scheme((Kind.ICMP,), has_port=False),
+    "grpc": Scheme((Kind.GRPC, Kind.TCP), has_path=True),
+    "grpcs": Scheme((Kind.GRPC, Kind.TCP, Kind.TLS), port=443, has_path=True),
+    "redis": Scheme((Kind.REDIS, Kind.TCP), port=6379, has_path=True),
+    "rediss": Scheme((Kind.REDIS, Kind.TCP, Kind.TLS), port=6379, has_path=True),
+    "udp": Scheme((Kind.UDP,)),
 }
 """Schemes a line may have."""
+_USUAL_PORTS: Final = {"grpc": 50051, "udp": 7}
+"""For a hint only: no registry gives gRPC a port, and few machines still run echo."""
 _USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
 
 
@@ -82,7 +89,8 @@ def parse_target(text: str) -> Endpoint:
     port = _port(parts, text)
     port = port or scheme.port or 0
     if scheme.has_port and not port:
-        raise refuse("needs a port", f"did you mean {parts.scheme}://{host}:443?")
+        usual = _USUAL_PORTS.get(parts.scheme, 443)
+        raise refuse("needs a port", f"did you mean {parts.scheme}://{host}:{usual}?")
     if port and not scheme.has_port:
         raise refuse("takes no port: echo requests have none", f"did you mean {parts.scheme}://{host}?")
     path = parts.path + (f"?{parts.query}" if parts.query else "")

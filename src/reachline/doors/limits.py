@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from reachline.doors.probing import Settings
+from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, Share, refuse
 
 __all__ = ["RATES", "ROUND_TRIPS", "Limits", "RateLimit", "RttLimit", "Window"]

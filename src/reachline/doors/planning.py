@@ -93,6 +93,8 @@ def _option(value: object) -> str | int | bool:
     match value:
         case bool() | int() | str():
             return value
+        case SecretStr():
+            return value.get_secret_value()
         case dict():
             return "\n".join(f"{name}: {_revealed(text)}" for name, text in value.items())
         case _:

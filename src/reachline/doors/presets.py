@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from reachline.doors.limits import Limits, RttLimit, Window
-from reachline.doors.probing import IcmpProbe, Probes, TcpProbe
+from reachline.doors.probing import IcmpProbe, Probes, TcpProbe, UdpProbe
 from reachline.doors.settings import CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
 
 __all__ = ["CLASSES", "PRESETS"]
@@ -23,7 +23,10 @@ _QUICK: Final = Tunable.model_construct(
     # fault when the cooldown of 30 s ends.
     window=Window.model_construct(alpha=0.5, max_age=30.0),
     probes=Probes.model_construct(
-        suspect=1.0, tcp=TcpProbe.model_construct(every=2.0), icmp=IcmpProbe.model_construct(every=2.0)
+        suspect=1.0,
+        tcp=TcpProbe.model_construct(every=2.0),
+        icmp=IcmpProbe.model_construct(every=2.0),
+        udp=UdpProbe.model_construct(every=2.0),
     ),
     # A vote must be as fast as the tick that counts it.
     judge=Judge.model_construct(tick=2.0, heartbeat=2.0),

@@ -4,86 +4,62 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
+from reachline.doors.probe import (
+    Burst,
+    Bytes,
+    Every,
+    Handshake,
+    Headers,
+    Probe,
+    Secured,
+    Settings,
+    Timeout,
+    Word,
+    as_text,
+    every_or_off,
+    joined,
+)
 from reachline.doors.units import Duration, refuse
 from reachline.model import Endpoint, Kind
 from reachline.talk.secure import is_address
 
 __all__ = [
     "DnsProbe",
+    "GrpcProbe",
     "HttpProbe",
     "IcmpProbe",
     "PassiveProbe",
-    "Probe",
     "Probes",
-    "Settings",
+    "RedisProbe",
     "TcpProbe",
     "TlsProbe",
+    "UdpProbe",
 ]
 
-
-class Settings(BaseModel):
-    """What every block of a document has in common: frozen, no unknown keys, nothing converted by guessing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False)
+_STREAMS: Final = frozenset({"tcp", "tls", "http", "https", "grpc", "grpcs", "redis", "rediss"})
+"""Schemes of lines that take TCP connections."""
 
 
-def _every_or_off(value: object) -> object:
-    """`tcp: 5s` for `tcp: {every: 5s}`, `tcp: off` for `tcp: {enabled: false}`."""
-    if value is None:
-        raise refuse("is empty", "write 5s, a block, or off")
-    if value == "off" or value is False:
-        return {"enabled": False}
-    return value if isinstance(value, dict) else {"every": value}
-
-
-_Every = Annotated[Duration, Field(ge=0.1, le=86_400)]
-_Timeout = Annotated[Duration, Field(ge=0.01, le=60)]
-_Burst = Annotated[int, Field(ge=1, le=100)]
-_ENABLED: Final = "`off` in place of the block switches this kind off for the cluster."
-_TIMEOUT: Final = (
-    "From here on an answer counts as late; 1 s is the first SYN retransmission, so a lost SYN is late too."
-)
-_TAIL: Final = (
-    "Waited beyond the timeout: the second SYN retransmission falls into it, so the tail is seen as late, not as lost."
-)
-_SNI: Final = "Name sent in the handshake. Empty: the host of the URL."
-_CA: Final = "PEM file of trusted roots, at the agent. Empty: the system's."
-_Word = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=255)]
-_TLS: Final = frozenset({"sni", "ca", "verify"})
-_VERIFY: Final = "Whether a certificate that does not verify fails the probe; its expiry is read either way."
-
-
-class Probe(Settings):
-    """What every kind's block has in common: how often, how many, and how long an answer is waited for."""
-
-    calm: ClassVar[bool] = False
-    """Keeps its pace while a line is suspect: advisory, and what costs the other side most."""
-
-    enabled: bool = Field(True, description=_ENABLED)
-    every: _Every
-    burst: _Burst
-    timeout: _Timeout = Field(1.0, description=_TIMEOUT)
-    tail: _Timeout = Field(3.0, description=_TAIL)
-
-    def misfit(self, endpoint: Endpoint) -> str:
-        """Why this kind cannot be asked of a line, in words; empty where it can."""
-        return "" if endpoint.port else f"{endpoint} has no port to connect to"
-
-    def idle(self, endpoint: Endpoint) -> frozenset[str]:
-        """Options that say nothing on this line: those of TLS where none is spoken."""
-        del endpoint
-        return frozenset()
-
-
-class TcpProbe(Probe):
+class TcpProbe(Secured):
     """Connects and closes. The round trip is the kernel's own (TCP_INFO)."""
 
-    every: _Every = Field(5.0, description="The source document's interval: cheap enough for every line.")
-    burst: _Burst = Field(
+    fits: ClassVar[frozenset[str]] = _STREAMS | {"dns"}
+    lacks: ClassVar[str] = "has no port to connect to"
+    secure: ClassVar[frozenset[str]] = frozenset()
+
+    every: Every = Field(5.0, description="The source document's interval: cheap enough for every line.")
+    burst: Burst = Field(
         5, description="Connects a round, each from a new port: 5 give a window its minimum of samples in 25 s."
     )
+    send: Bytes = Field(
+        "",
+        description="Bytes sent once connected: text with \\r \\n \\xHH, or hex:…. Unset, with nothing expected: connecting is all.",
+    )
+    expect: Bytes = Field("", description="Bytes that must come back. Empty, with something sent: any answer is ok.")
+    limit: int = Field(4_096, ge=1, le=1 << 20, description="Bytes of the answer among which they must be: a greeting.")
+    tls: bool | None = Field(None, description="Whether to speak TLS before. Unset: no.")
 
 
 def _status(value: object) -> object:
@@ -107,10 +83,19 @@ def _status_item(value: object) -> str:
     return f"{low}-{high}" if dash else low
 
 
-class HttpProbe(Probe):
+class HttpProbe(Secured):
     """Asks for a page on a new connection and looks at the status."""
 
-    every: _Every = Field(30.0, description="The source document's interval: it costs the other side work.")
+    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "http", "https", "grpc", "grpcs"})
+    lacks: ClassVar[str] = "speaks no HTTP"
+    secure: ClassVar[frozenset[str]] = frozenset({"https", "tls", "grpcs"})
+
+    every: Every = Field(30.0, description="The source document's interval: it costs the other side work.")
+    burst: Burst = Field(1, description="Requests a round: one, for the same reason as the interval.")
+    version: Annotated[Literal["1.1", "2"], BeforeValidator(as_text, json_schema_input_type=float | str)] = Field(
+        "1.1",
+        description="1.1, which every server answers, or 2: agreed on by ALPN, or spoken at once where there is no TLS.",
+    )
     path: str = Field(
         "", pattern=r"^(/[!-~]*)?$", max_length=2_000, description="Empty: the path of the line's URL, or `/`."
     )
@@ -119,67 +104,64 @@ class HttpProbe(Probe):
         "200-399",
         description="Statuses that are ok: 200, 2xx, 200-399 or a list. Redirects are answers and are not followed.",
     )
-    host: _Word = Field("", description="Host header. Empty: the host of the URL.")
-    headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")], SecretStr] = Field(
+    host: Word = Field("", description="Host header. Empty: the host of the URL.")
+    headers: Headers = Field(
         default_factory=dict,
         description="Further request headers. Values are secrets: never shown; `${env:X}` is filled in.",
     )
+    data: Bytes = Field("", description="Body of the request: text with \\r \\n \\xHH, or hex:….")
     body: str = Field("", max_length=1_000, description="What the page must contain. Empty: anything.")
+    limit: int = Field(
+        65_536, ge=0, le=16 << 20, description="Bytes of the page that are read: a health page has fewer."
+    )
     tls: bool | None = Field(
         None, description="Whether to speak TLS. Unset: by scheme, and on port 443 of a tcp:// line."
     )
-    sni: _Word = Field("", description=_SNI)
-    ca: str = Field("", max_length=1_000, description=_CA)
-    verify: bool = Field(True, description=_VERIFY)
-    burst: _Burst = Field(1, description="Requests a round: one, for the same reason as the interval.")
 
-    def misfit(self, endpoint: Endpoint) -> str:
-        return f"{endpoint} is a name server" if endpoint.scheme == "dns" else super().misfit(endpoint)
-
-    def idle(self, endpoint: Endpoint) -> frozenset[str]:
-        by_default = endpoint.scheme in {"https", "tls"} or (endpoint.scheme == "tcp" and endpoint.port == 443)
-        speaks = by_default if self.tls is None else self.tls
-        return frozenset() if speaks else _TLS
+    def speaks_tls(self, endpoint: Endpoint) -> bool:
+        if self.tls is None and endpoint.scheme == "tcp":
+            return endpoint.port == 443
+        return super().speaks_tls(endpoint)
 
 
-class TlsProbe(Probe):
+class TlsProbe(Handshake):
     """Times the handshake and reads the certificate. Advisory: collected and shown, never judged alone."""
 
-    every: _Every = Field(30.0, description="With HTTP; a handshake is what a probe costs most.")
-    sni: _Word = Field("", description=_SNI)
-    ca: str = Field("", max_length=1_000, description=_CA)
-    verify: bool = Field(True, description=_VERIFY)
-    burst: _Burst = Field(1, description="One handshake tells all.")
-
+    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "https", "grpcs", "rediss"})
+    lacks: ClassVar[str] = "speaks no TLS"
     calm: ClassVar[bool] = True
 
-    def misfit(self, endpoint: Endpoint) -> str:
-        if endpoint.scheme == "dns":
-            return f"{endpoint} is a name server"
-        return f"{endpoint} speaks no TLS" if endpoint.scheme == "http" else super().misfit(endpoint)
-
-
-def _joined(value: object) -> object:
-    """A list of texts as one, comma-separated."""
-    return ",".join(map(str, value)) if isinstance(value, list) else value
+    every: Every = Field(30.0, description="With HTTP; a handshake is what a probe costs most.")
+    burst: Burst = Field(1, description="One handshake tells all.")
+    alpn: Annotated[str, BeforeValidator(joined, json_schema_input_type=str | list[str])] = Field(
+        "", max_length=1_000, description="Protocols to offer, one or a list. Empty: `expect_alpn`, or none."
+    )
+    expect_alpn: Word = Field("", description="The protocol that must be agreed on. Empty: any or none.")
 
 
 class DnsProbe(Probe):
     """Asks a name server. Advisory, except on dns:// lines, where it is what the line is judged by."""
 
-    every: _Every = Field(60.0, description="The source document's interval: names change slowly.")
-    server: _Word = Field("", description="Empty: the dns:// line itself, else the agent's own resolver.")
-    name: _Word = Field(
+    calm: ClassVar[bool] = True
+
+    every: Every = Field(60.0, description="The source document's interval: names change slowly.")
+    burst: Burst = Field(1, description="A name server is shared: one query a round.")
+    server: Word = Field("", description="Empty: the dns:// line itself, else the agent's own resolver.")
+    name: Word = Field(
         "", description="What to ask for. Empty: the path of a dns:// line, else the host of the line's URL."
     )
     type: str = Field("", max_length=10, description="A, AAAA, TXT … Empty: A (AAAA for an IPv6 line).")
-    expect: Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])] = Field(
+    expect: Annotated[str, BeforeValidator(joined, json_schema_input_type=str | list[str])] = Field(
         "", description="Record data that must be among the answers, one or a list. Empty: any answer is ok."
     )
     rcode: str = Field("NOERROR", max_length=20, description="The answer's code that is ok.")
-    burst: _Burst = Field(1, description="A name server is shared: one query a round.")
-
-    calm: ClassVar[bool] = True
+    recurse: bool = Field(True, description="Whether the server is to ask others. false: what it knows itself.")
+    min_ttl: int = Field(
+        0, ge=0, le=2**31 - 1, description="Seconds that every answer must be good for. 0: any time at all."
+    )
+    max_ttl: int = Field(
+        2**31 - 1, ge=0, le=2**31 - 1, description="Seconds that no answer may exceed: a name that must move soon."
+    )
 
     def misfit(self, endpoint: Endpoint) -> str:
         if endpoint.scheme != "dns" and is_address(endpoint.host) and not self.name:
@@ -190,13 +172,64 @@ class DnsProbe(Probe):
 class IcmpProbe(Probe):
     """Echo requests. Never decides where TCP or HTTP is probed; if all three fail, degraded becomes failed."""
 
-    every: _Every = Field(5.0, description="As TCP.")
+    every: Every = Field(5.0, description="As TCP.")
+    burst: Burst = Field(5, description="As TCP.")
     size: int = Field(56, ge=16, le=65_000, description="Bytes of payload: what ping sends.")
-    burst: _Burst = Field(5, description="As TCP.")
 
     def misfit(self, endpoint: Endpoint) -> str:
         del endpoint
         return ""
+
+
+class GrpcProbe(Secured):
+    """Asks the standard health service (grpc.health.v1) whether a service is SERVING."""
+
+    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "http", "https", "grpc", "grpcs"})
+    lacks: ClassVar[str] = "speaks no gRPC"
+    secure: ClassVar[frozenset[str]] = frozenset({"https", "tls", "grpcs"})
+
+    every: Every = Field(30.0, description="As HTTP: it costs the other side work.")
+    burst: Burst = Field(1, description="As HTTP.")
+    service: Word = Field("", description="Empty: the path of a grpc:// line's URL, else the server as a whole.")
+    authority: Word = Field("", description="The server's name in the call. Empty: the host of the URL.")
+    headers: Headers = Field(
+        default_factory=dict,
+        description="Metadata of the call. Values are secrets: never shown; `${env:X}` is filled in.",
+    )
+
+
+class RedisProbe(Secured):
+    """Asks for PONG, or whether a key exists, on a new connection."""
+
+    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "redis", "rediss"})
+    lacks: ClassVar[str] = "speaks no Redis"
+    secure: ClassVar[frozenset[str]] = frozenset({"tls", "rediss"})
+
+    every: Every = Field(
+        15.0, description="A connection and a PING cost Redis tens of microseconds of its only thread."
+    )
+    burst: Burst = Field(1, description="As HTTP.")
+    exists: str = Field("", max_length=512, description="A key that must exist. Empty: PING.")
+    db: int | None = Field(None, ge=0, le=16_383, description="Number of the database. Unset: the URL's path, or 0.")
+    user: str = Field("", max_length=512, description="User of the ACL. Empty: the default user.")
+    password: SecretStr | None = Field(
+        None, description="Never shown; `${env:X}` or `${file:/…}` is filled in. Unset: no AUTH is sent."
+    )
+
+
+class UdpProbe(Probe):
+    """Sends a random datagram to an echo service and waits for the same; or other bytes, for what they bring."""
+
+    fits: ClassVar[frozenset[str]] = frozenset({"udp"})
+    lacks: ClassVar[str] = "is no udp:// line"
+
+    every: Every = Field(5.0, description="As TCP, whose place it takes.")
+    burst: Burst = Field(5, description="As TCP.")
+    size: int = Field(64, ge=8, le=65_000, description="Bytes of the random payload: about a voice packet.")
+    send: Bytes = Field(
+        "", description="Bytes sent in its place: text with \\r \\n \\xHH, or hex:…. Then `expect` is needed."
+    )
+    expect: Bytes = Field("", description="Bytes that must be in the answer. Empty: the same payload, whole.")
 
 
 _NO_TCP: Final = frozenset({"dns", "icmp", "udp"})
@@ -206,11 +239,11 @@ _NO_TCP: Final = frozenset({"dns", "icmp", "udp"})
 class PassiveProbe(Probe):
     """Sends nothing: watches the TCP connections that other programs of the agent's machine have over the line. Linux only."""
 
-    every: _Every = Field(
+    every: Every = Field(
         1.0, description="One look at the kernel's table costs it a millisecond or two, for all lines."
     )
     burst: Annotated[int, Field(ge=1, le=1)] = Field(1, description="Nothing is sent: a look is a look.")
-    timeout: _Timeout = Field(
+    timeout: Timeout = Field(
         1.0, description="A connection that waits this long for an answer, and sends again, is late."
     )
     tail: Annotated[Duration, Field(ge=0, le=0)] = Field(0.0, description="Nothing is waited for.")
@@ -249,25 +282,35 @@ class PassiveProbe(Probe):
 class Probes(Settings):
     """What is sent, how often. A line gets the kinds of its scheme; a kind named here is added where it fits."""
 
-    suspect: _Every = Field(
+    suspect: Every = Field(
         2.0, description="Every judged kind's interval while its line is not healthy: recovery is seen soon."
     )
-    tcp: Annotated[TcpProbe, BeforeValidator(_every_or_off, json_schema_input_type=TcpProbe | str)] = Field(
-        default_factory=TcpProbe, description="tcp://, http://, https:// and tls:// lines have it."
+    tcp: Annotated[TcpProbe, BeforeValidator(every_or_off, json_schema_input_type=TcpProbe | str)] = Field(
+        default_factory=TcpProbe,
+        description="Every line that takes TCP connections has it, dns:// ones where it is named.",
     )
-    http: Annotated[HttpProbe, BeforeValidator(_every_or_off, json_schema_input_type=HttpProbe | str)] = Field(
+    http: Annotated[HttpProbe, BeforeValidator(every_or_off, json_schema_input_type=HttpProbe | str)] = Field(
         default_factory=HttpProbe, description="http:// and https:// lines have it."
     )
-    tls: Annotated[TlsProbe, BeforeValidator(_every_or_off, json_schema_input_type=TlsProbe | str)] = Field(
-        default_factory=TlsProbe, description="https:// and tls:// lines have it."
+    tls: Annotated[TlsProbe, BeforeValidator(every_or_off, json_schema_input_type=TlsProbe | str)] = Field(
+        default_factory=TlsProbe, description="https://, tls://, grpcs:// and rediss:// lines have it."
     )
-    dns: Annotated[DnsProbe, BeforeValidator(_every_or_off, json_schema_input_type=DnsProbe | str)] = Field(
+    dns: Annotated[DnsProbe, BeforeValidator(every_or_off, json_schema_input_type=DnsProbe | str)] = Field(
         default_factory=DnsProbe, description="dns:// lines have it, at the pace of tcp."
     )
-    icmp: Annotated[IcmpProbe, BeforeValidator(_every_or_off, json_schema_input_type=IcmpProbe | str)] = Field(
+    icmp: Annotated[IcmpProbe, BeforeValidator(every_or_off, json_schema_input_type=IcmpProbe | str)] = Field(
         default_factory=IcmpProbe, description="icmp:// lines have it, at the pace of tcp."
     )
-    passive: Annotated[PassiveProbe, BeforeValidator(_every_or_off, json_schema_input_type=PassiveProbe | str)] = Field(
+    grpc: Annotated[GrpcProbe, BeforeValidator(every_or_off, json_schema_input_type=GrpcProbe | str)] = Field(
+        default_factory=GrpcProbe, description="grpc:// and grpcs:// lines have it."
+    )
+    redis: Annotated[RedisProbe, BeforeValidator(every_or_off, json_schema_input_type=RedisProbe | str)] = Field(
+        default_factory=RedisProbe, description="redis:// and rediss:// lines have it."
+    )
+    udp: Annotated[UdpProbe, BeforeValidator(every_or_off, json_schema_input_type=UdpProbe | str)] = Field(
+        default_factory=UdpProbe, description="udp:// lines have it, at the pace of tcp."
+    )
+    passive: Annotated[PassiveProbe, BeforeValidator(every_or_off, json_schema_input_type=PassiveProbe | str)] = Field(
         default_factory=PassiveProbe, description="Lines with TCP connections have it where it is named: `passive: 1s`."
     )
 

@@ -12,6 +12,7 @@ from pydantic import SecretStr, ValidationError
 from reachline.doors.checks import checked
 from reachline.doors.composer import Composed, Trouble, compose, walk
 from reachline.doors.origin import REFERENCE, Origin, Path, Places, read_secret, resolve
+from reachline.doors.planning import kinds_known
 from reachline.doors.problems import Finding, Located, Locator, dotted, explained
 from reachline.doors.settings import AgentSettings, Center, Cluster, Document
 from reachline.doors.upgrade import UPGRADES, upgrade
@@ -146,7 +147,7 @@ def _cut(data: dict[str, Any], path: Path) -> Path:
     return path
 
 
-_MAY_REFER: Final = "only via, headers and tokens are filled in; elsewhere write the value itself"
+_MAY_REFER: Final = "only via, headers, passwords and tokens are filled in; elsewhere write the value itself"
 
 
 def _references(
@@ -169,7 +170,9 @@ def _references(
 
 
 def _may_refer(path: Path) -> bool:
-    return bool(path) and (path[-1] in {"via", "token"} or (len(path) > 1 and path[-2] in {"via", "headers"}))
+    return bool(path) and (
+        path[-1] in {"via", "token", "password"} or (len(path) > 1 and path[-2] in {"via", "headers"})
+    )
 
 
 def _filled(document: Document, secrets: Mapping[str, str]) -> Document:
@@ -180,8 +183,8 @@ def _filled(document: Document, secrets: Mapping[str, str]) -> Document:
         update={
             "agents": {name: _with_token(agent, secrets) for name, agent in document.agents.items()},
             "center": _with_token(document.center, secrets),
-            "probes": _with_headers(document, secrets).probes,
-            "clusters": {name: _with_headers(cluster, secrets) for name, cluster in document.clusters.items()},
+            "probes": _with_secrets(document, secrets).probes,
+            "clusters": {name: _with_secrets(cluster, secrets) for name, cluster in document.clusters.items()},
         }
     )
 
@@ -194,10 +197,23 @@ def _with_token(owner: TokenOwner, secrets: Mapping[str, str]) -> TokenOwner:
     return owner if owner.token is None else owner.model_copy(update={"token": _fill(owner.token, secrets)})
 
 
-def _with_headers(owner: ProbesOwner, secrets: Mapping[str, str]) -> ProbesOwner:
-    http = owner.probes.http
-    if not http.headers:
-        return owner
-    filled = {name: _fill(value, secrets) for name, value in http.headers.items()}
-    probes = owner.probes.model_copy(update={"http": http.model_copy(update={"headers": filled})})
-    return owner.model_copy(update={"probes": probes})
+def _with_secrets(owner: ProbesOwner, secrets: Mapping[str, str]) -> ProbesOwner:
+    """Every secret of every kind's block: header values and passwords."""
+    blocks = {}
+    for kind in kinds_known():
+        block = owner.probes.of(kind)
+        filled = {name: found for name in type(block).model_fields if (found := _secret(getattr(block, name), secrets))}
+        if filled:
+            blocks[kind.value] = block.model_copy(update=filled)
+    return owner.model_copy(update={"probes": owner.probes.model_copy(update=blocks)}) if blocks else owner
+
+
+def _secret(value: object, secrets: Mapping[str, str]) -> SecretStr | dict[object, object] | None:
+    """The setting filled in; None where it holds no secret."""
+    match value:
+        case SecretStr():
+            return _fill(value, secrets)
+        case dict() if value:
+            return {name: _fill(one, secrets) if isinstance(one, SecretStr) else one for name, one in value.items()}
+        case _:
+            return None

@@ -23,7 +23,8 @@ from reachline.doors.addresses import (
 from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
 from reachline.doors.outbounds import Outbound
-from reachline.doors.probing import Probes, Settings
+from reachline.doors.probe import Settings
+from reachline.doors.probing import Probes
 from reachline.doors.units import Duration, Share, Size, refuse
 from reachline.errors import Problem
 from reachline.model import Endpoint
@@ -75,7 +76,8 @@ class LineSettings(Settings):
     """One way to reach the other side. A URL alone stands for `{to: URL}`."""
 
     to: Target = Field(
-        description="tcp://host:port, http(s)://host/path, tls://host:port, dns://server/name or icmp://host."
+        description="tcp://host:port, http(s)://host/path, tls://host:port, grpc(s)://host:port/service, redis(s)://host, "
+        "udp://host:port, dns://server/name or icmp://host."
     )
     via: Outbound = Field(
         "direct",

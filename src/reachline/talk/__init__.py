@@ -15,9 +15,11 @@ from reachline.talk.dns import DnsProbe
 from reachline.talk.http import HttpProbe
 from reachline.talk.icmp import IcmpProbe
 from reachline.talk.options import Options
+from reachline.talk.redis import RedisProbe
 from reachline.talk.secure import Secure
 from reachline.talk.tcp import TcpProbe
 from reachline.talk.tls import TlsProbe
+from reachline.talk.udp import UdpProbe
 from reachline.talk.way import Way
 
 __all__ = ["TABLE", "Conversation", "Probe", "build"]
@@ -67,6 +69,8 @@ TABLE: Final[dict[Kind, type[Probe]]] = {
     Kind.TLS: TlsProbe,
     Kind.DNS: DnsProbe,
     Kind.ICMP: IcmpProbe,
+    Kind.REDIS: RedisProbe,
+    Kind.UDP: UdpProbe,
 }
 
 
