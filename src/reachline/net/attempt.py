@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reachline.net.tls import Contexts
     from reachline.talk.glance import Glance
 
-__all__ = ["Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
+__all__ = ["EARLY", "Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
 
 SockAddr = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module takes it."""
@@ -36,6 +36,8 @@ SockAddr = tuple[str, int] | tuple[str, int, int, int]
 Place = tuple[str, int]
 """An address or a name, and a port, as a proxy is asked for it."""
 
+EARLY: Final = -1
+"""Among source ports: the kernel chooses at bind."""
 _PASSING: Final = frozenset((Way.CONNECT, Way.STREAM))
 """Ways that proxies carry; DNS has TCP to fall back on."""
 _FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
@@ -58,6 +60,10 @@ class Job:
     """Interface to bind to (SO_BINDTODEVICE)."""
     reset: bool = False
     """Close by RST (spares TIME_WAIT, shows as an error at the target); the default is FIN."""
+    port: int = 0
+    """Of TCP: the source port. 0: the kernel chooses at connect, which on Linux are the even ones in turn; EARLY: it chooses at
+    bind, one of the odd ones by chance. One that is in use is an AGENT failure.
+    """
     hops: tuple[Hop, ...] = ()
     """Proxies to go through, the first one first; `source` and `interface` are those of the connection to it."""
 
@@ -180,6 +186,9 @@ class Home(Protocol):
     def reconnect(self, attempt: Attempt) -> None:
         """Close the attempt's descriptor and connect anew by TCP, within the same deadline."""
 
+    def silent(self, attempt: Attempt) -> None:
+        """No SYN of the attempt was answered; it is settled next."""
+
     def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
         """End the attempt: its descriptor is closed, its result leaves. `took_us` decides whether it was late."""
 
@@ -193,7 +202,7 @@ def opened(home: Home, attempt: Attempt, route: Route, kind: int) -> SocketType 
     try:
         sock = attempt.sock = _socket.socket(route.family, kind | _FLAGS, 0)
         if route.bound:
-            bind(sock, route.family, route.job.source, route.job.interface)
+            bind(sock, route.family, route.job.source, route.job.interface, route.job.port)
     except OSError as error:
         attempt.note = words_of(error.errno or 0)
         home.settle(attempt, Failure.AGENT, 0)

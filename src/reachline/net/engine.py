@@ -56,11 +56,13 @@ class Engine:
         done: Done,
         *,
         overdue: Callable[[int], None] | None = None,
+        silent: Callable[[Job, int], None] | None = None,
         resolver: Resolver | None = None,
         limit: int | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`overdue(token)` is called at an attempt's timeout, before its `done(..., late=True)` ends it.
+        """`overdue(token)` is called at an attempt's timeout, before its `done(..., late=True)` ends it, `silent(job, port)`
+        before the `done` of a connect that nobody answered: the port it left from.
 
         `resolver` looks up endpoints that are names (on the running loop) and is closed with the engine. `limit` caps
         concurrent attempts, below what RLIMIT_NOFILE minus a reserve allows. `wall` is the clock of the kernel's stamps.
@@ -71,6 +73,7 @@ class Engine:
         self.ns = self.clocks.ns
         self._done = done
         self._overdue = overdue
+        self._silent = silent
         self._limit = kernel.budget(limit)
         self._launcher = Launcher(self, resolver or Resolver())
         self.datagram = self._launcher.datagram
@@ -267,6 +270,12 @@ class Engine:
         self._release(attempt)
         assert attempt.route is not None
         self._launcher.stream.begin(attempt, attempt.route)
+
+    def silent(self, attempt: Attempt) -> None:
+        """No SYN was answered: whoever listens hears from which port it went; behind a proxy that says nothing of the endpoint."""
+        sock, job = attempt.sock, attempt.job
+        if self._silent is not None and sock is not None and not job.hops and job.token not in self._cancelled:
+            self._silent(job, sock.getsockname()[1])
 
     def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
         """End the attempt: its descriptor is closed, its result leaves. `took_us` decides whether it was late."""

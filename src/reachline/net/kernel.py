@@ -144,11 +144,18 @@ def keep_stamps() -> socket.socket:
     return sock
 
 
-def bind(sock: socket.SocketType, family: int, source: str, interface: str) -> None:
-    """Leave from `source` by `interface` (either may be empty); OSError where that cannot be: no probe is to be sent."""
+def bind(sock: socket.SocketType, family: int, source: str, interface: str, port: int = 0) -> None:
+    """Leave from `source` by `interface` (either may be empty); OSError where that cannot be: no probe is to be sent.
+
+    `port` is that of `Job`.
+    """
     if interface:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
-    if source:
+    if port:
+        # Shared with other connects to other targets, and used again while the last one from it is in TIME_WAIT.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((source, max(port, 0)) if family == socket.AF_INET else (source, max(port, 0), 0, 0))
+    elif source:
         with contextlib.suppress(OSError):  # missing before Linux 4.2: only the port budget is smaller
             sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
         sock.bind((source, 0) if family == socket.AF_INET else (source, 0, 0, 0))

@@ -21,6 +21,8 @@ from reachline.talk.way import Way
 __all__ = ["Launcher", "Pad"]
 
 _NS: Final = 1_000_000_000
+_KEPT: Final = 8
+"""Jobs of one token whose routes are kept: from four addresses, each by two ways to choose a port."""
 _BATCH: Final = 512
 """Tokens drawn from the kernel's chance at once: a system call for each would be dearer than all else of a datagram."""
 
@@ -44,20 +46,22 @@ class Launcher:
         self._pad = pad
         self._resolver = resolver
         self._nonces: list[int] = []
-        self._routes: dict[int, Route] = {}
+        self._routes: dict[int, tuple[Route, ...]] = {}
         self.stream = Stream(pad)
         self.datagram = Datagram(pad)
         self._echo = Echo(pad, self.nonce() & 0xFFFF)
 
     def route(self, job: Job, now: int) -> Route | None:
         """The route this job took last, where it still holds."""
-        found = self._routes.get(job.token)
-        return found if found is not None and found.job is job and found.until > now else None
+        for found in self._routes.get(job.token, ()):
+            if found.job is job:
+                return found if found.until > now else None
+        return None
 
     def address(self, job: Job) -> str:
         """The numeric address the newest attempt went to; empty while there was none, or where only a proxy knows it."""
-        found = self._routes.get(job.token)
-        if found is None or found.job is not job:
+        found = next((route for route in self._routes.get(job.token, ()) if route.job is job), None)
+        if found is None:
             return ""
         if not found.places:
             return found.address[0]
@@ -122,7 +126,8 @@ class Launcher:
             attempt.note = found
             self._pad.settle(attempt, Failure.RESOLVE, 0)
             return
-        self._routes[attempt.job.token] = found
+        others = [route for route in self._routes.get(found.job.token, ()) if route.job is not found.job]
+        self._routes[found.job.token] = (*others[1 - _KEPT :], found)
         self._go(attempt, found)
 
     def _go(self, attempt: Attempt, route: Route) -> None:

@@ -64,7 +64,7 @@ def opened(route: Route, kind: int) -> SocketType | None:
         return None
     if route.bound or route.job.reset:
         try:
-            bind(sock, route.family, route.job.source, route.job.interface)
+            bind(sock, route.family, route.job.source, route.job.interface, route.job.port)
             if route.job.reset and kind == SOCK_STREAM:
                 sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
         except OSError:

@@ -96,7 +96,7 @@ def _to(job: Job, address: str, port: int, until: int, places: tuple[Place, ...]
             and probe.way is Way.CONNECT
             and probe.secure is None
             and probe.talk(job.endpoint, 0) is None,
-            bound=bool(job.source or job.interface),
+            bound=bool(job.source or job.interface or job.port),
             timeout_us=round(job.timeout * 1_000_000),
             timeout_ns=round(job.timeout * _NS),
             patience_ns=round(job.patience * _NS),

@@ -84,6 +84,7 @@ class Stream:
         attempt.sent += 1 + again
         attempt.lost += 1 + again
         failure, attempt.note = unreached(attempt.job, Failure.TIMEOUT, "no answer to connect")
+        self._home.silent(attempt)
         self._home.settle(attempt, failure, self._home.clocks.elapsed(attempt.began))
 
     def _failed(self, attempt: Attempt, code: int, *, unsent: bool = False) -> None:

@@ -1,0 +1,114 @@
+"""From which port a connect leaves, and what becomes known of it where nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from reachline.model import Failure
+from reachline.net.attempt import EARLY
+from reachline.testing.wait import until
+
+
+def free_port() -> socket.socket:
+    """A socket that keeps a port for itself, until it is closed."""
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    return keeper
+
+
+@pytest.fixture
+def peers(serve):
+    """(the ports that connects came from, the server)."""
+    ports: list[int] = []
+
+    async def peer(reader, writer):
+        ports.append(writer.get_extra_info("peername")[1])
+
+    return ports, serve(peer)
+
+
+def test_a_port_of_the_kernels_choice_is_even_at_connect_and_odd_at_bind(lab, job, peers):
+    ports, serving = peers
+
+    async def main():
+        async with serving as port, lab() as engine:
+            late = job(f"tcp://127.0.0.1:{port}")
+            for again in (late, replace(late, port=EARLY), late, replace(late, port=EARLY, source="127.0.0.1")):
+                assert (await engine.one(again)).failure is None
+            await until(lambda: len(ports) == 4)
+
+    asyncio.run(main())
+
+    assert [port % 2 for port in ports] == [0, 1, 0, 1]
+
+
+def test_a_port_that_is_asked_for_is_the_one_it_leaves_from_again_and_again(lab, job, peers):
+    ports, serving = peers
+
+    async def main():
+        async with serving as port, lab() as engine:
+            with free_port() as keeper:
+                wanted = keeper.getsockname()[1]
+                again = job(f"tcp://127.0.0.1:{port}", port=wanted, reset=True)
+                results = [await engine.one(again) for _ in range(3)]
+            await until(lambda: len(ports) == 3)
+            return wanted, results
+
+    wanted, results = asyncio.run(main())
+
+    assert [result.failure for result in results] == [None] * 3
+    assert ports == [wanted] * 3
+
+
+def test_a_port_in_use_is_our_fault_and_sends_nothing(lab, job, serve, say):
+    async def main():
+        async with serve(say(b"")) as port, lab() as engine:
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                return await engine.one(job(f"tcp://127.0.0.1:{port}", port=other.getsockname()[1]))
+
+    result = asyncio.run(main())
+
+    assert (result.failure, result.sent, result.rtt_us) == (Failure.AGENT, 0, None)
+
+
+def test_the_port_of_a_connect_that_nobody_answered_is_told_before_its_end(lab, job):
+    told: list[tuple[int, int, int]] = []
+
+    async def main():
+        # A listener whose queue is full drops further SYNs, as a dead path does.
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as server, free_port() as keeper:
+            target = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+            wanted = keeper.getsockname()[1]
+            with socket.create_connection(server.getsockname()):
+                async with lab(silent=lambda job, port: told.append((job.token, port, len(engine.ended)))) as engine:
+                    results = await engine.probe(
+                        job(target, port=wanted, timeout=0.1, patience=0.0),
+                        job(target, token=2, timeout=0.1, patience=0.0),
+                    )
+                    return wanted, results
+
+    wanted, results = asyncio.run(main())
+
+    assert [result.failure for result in results] == [Failure.TIMEOUT] * 2
+    by_token = {token: (port, ended) for token, port, ended in told}
+    assert by_token[1][0] == wanted
+    assert by_token[2][0] not in (0, wanted)
+    assert sorted(ended for _, ended in by_token.values()) == [0, 1]
+
+
+def test_jobs_of_one_token_each_keep_their_route(lab, job, peers):
+    _, serving = peers
+
+    async def main():
+        async with serving as port, lab() as engine:
+            jobs = [job(f"tcp://localhost:{port}", source=f"127.0.0.{number}") for number in (1, 2, 3)]
+            for each in jobs:
+                await engine.one(each)
+            return [engine.engine.address(each) for each in jobs]
+
+    assert asyncio.run(main()) == ["127.0.0.1"] * 3
