@@ -62,6 +62,9 @@ class SockDiag:
         self._found, self._own = [], set()
         try:
             whole = [await self._dump(family, wanted) for family in _FAMILIES]
+        except asyncio.CancelledError:
+            self.close()
+            raise
         except RemoteProtocolError as error:
             return self._broken(str(error))
         except OSError as error:
