@@ -132,6 +132,9 @@ def test_what_is_no_way_out_is_refused_in_a_document(written: object) -> None:
         ("https://bob:geheim@p:3128?ca=/etc/ca.pem", "https://bob@p:3128"),
         ("socks5://bob:ge[heim@a:1", "***"),
         ("bob:geheim@a:1", "***@a:1"),
+        ("socks5://bob:gehe,im@a:1", "socks5://***@a:1"),
+        ("socks5://bob:geh@e/im@a:1", "socks5://***@a:1"),
+        ("socks5://a:1,eve:geheim@b:2", "socks5://***@b:2"),
     ],
 )
 def test_a_way_out_is_shown_without_its_passwords(text: str, expected: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,12 +11,14 @@ from urllib.parse import parse_qs
 from pydantic_core import PydanticCustomError
 
 from reachline.agent.prober import OWN_SERVER
+from reachline.cli.watch_ways import parted, shown
 from reachline.doors.addresses import SCHEMES, parse_target
+from reachline.doors.outbounds import DIRECT
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Endpoint, Kind, Seconds
 from reachline.net.echo import forbidden
-from reachline.talk import build
+from reachline.talk import build, hop
 from reachline.wire.frame import LinePlan, ProbePlan
 
 __all__ = ["Pace", "Target", "read_targets"]
@@ -35,7 +38,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One target, by the text it was given as."""
+    """One target, by the text it was given as, without passwords."""
 
     text: str
     kind: Kind
@@ -45,15 +48,16 @@ class Target:
 def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
     """The targets in order; ConfigError with one problem for each that is malformed, given twice, or not allowed here."""
     targets, problems = [], []
-    for text in texts:
+    names = [shown(text) for text in texts]
+    for text, name in zip(texts, names, strict=True):
         try:
-            targets.append(_target(text, pace))
+            targets.append(_target(text, name, pace))
         except PydanticCustomError as error:
             found = error.context or {}
-            problems.append(_problem(text, str(found.get("rule", error)), str(found.get("hint", ""))))
+            problems.append(_problem(name, str(found.get("rule", error)), str(found.get("hint", ""))))
         except ConfigError as error:
-            problems += (_problem(text, problem.rule, problem.hint) for problem in error.problems)
-    twice = sorted({text for text in texts if texts.count(text) > 1}) if len(set(texts)) < len(texts) else ()
+            problems += (_problem(name, problem.rule, problem.hint) for problem in error.problems)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     problems += (_problem(text, "is given twice") for text in twice)
     problems += _not_allowed(targets)
     if problems:
@@ -61,11 +65,14 @@ def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
     return tuple(targets)
 
 
-def _target(text: str, pace: Pace) -> Target:
-    url, options = _question(text) if _is_question(text) else (text, {})
+def _target(text: str, name: str, pace: Pace) -> Target:
+    bare, way = parted(text)
+    url, options = _question(bare) if _is_question(bare) else (bare, {})
     endpoint = Endpoint(scheme="dns", host="", port=53) if url == OWN_SERVER else parse_target(url)
     kind = SCHEMES[endpoint.scheme].kinds[0]
     build(kind, endpoint, options)
+    if way.via != DIRECT and (reason := hop.why_not(kind)):
+        raise refuse(f"cannot go by way of a proxy: {reason}", "drop via, or watch a tcp:// port of the same machine")
     every = round(1_000 * pace.interval)
     probe = ProbePlan(
         kind=kind,
@@ -75,7 +82,8 @@ def _target(text: str, pace: Pace) -> Target:
         patience_ms=round(1_000 * pace.patience),
         options=options,
     )
-    return Target(text=text, kind=kind, plan=LinePlan(line=text, target=url, probes=(probe,)))
+    plan = LinePlan(line=name, target=url, via=way.via, source=way.source, interface=way.interface, probes=(probe,))
+    return Target(text=name, kind=kind, plan=plan)
 
 
 def _is_question(text: str) -> bool:

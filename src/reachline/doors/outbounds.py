@@ -27,6 +27,7 @@ _MOST: Final = 8
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]*\}")
 _BETWEEN: Final = re.compile(r"\s*,(?![^{]*\})\s*")
 """Between two hops; a comma within a reference is none."""
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|direct$")
 _EXAMPLE: Final = "socks5://10.0.0.9:1080"
 _TRUTH: Final = {"yes": True, "true": True, "no": False, "false": False}
 _ALPN: Final = ("http/1.1",)
@@ -45,7 +46,9 @@ def hops(via: str) -> tuple[Hop, ...]:
 
 def without_password(via: str) -> str:
     """A way out as it may be shown, journalled and hashed: no password, no reference to one."""
-    return ",".join(map(_shown, _parts(via)))
+    parts = _parts(via)
+    # A comma within a password parts what belongs together: then all up to the last @ is hidden.
+    return ",".join(map(_shown, parts)) if all(map(_URL.match, parts)) else masked(via)
 
 
 def _parts(via: str) -> list[str]:
@@ -53,13 +56,15 @@ def _parts(via: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
+    if text == DIRECT:
+        return text
     try:
         parts = urlsplit(_REFERENCE.sub("x", text))
+        if "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1:
+            return masked(text)
         user = urlsplit(text).username if not _REFERENCE.search(text) else ""
     except ValueError:
         return "***"
-    if not parts.netloc:
-        return masked(text)
     return f"{parts.scheme}://{f'{user}@' if user else ''}{parts.netloc.rpartition('@')[2]}"
 
 

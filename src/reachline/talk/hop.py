@@ -132,12 +132,14 @@ class _Socks:
 class _Tunnel:
     """HTTP CONNECT (RFC 9110, 9.3.6)."""
 
-    __slots__ = ("_broken", "_has_user", "_request", "_response", "asked", "note")
+    __slots__ = ("_broken", "_first", "_has_user", "_request", "_response", "asked", "note")
 
     def __init__(self, host: str, port: int, *, user: str, password: str) -> None:
         self.asked = False
         self.note = ""
         self._broken = ""
+        self._first = b""
+        """The beginning of the answer: its first line says what a status does not."""
         self._has_user = bool(user)
         self._request = _connect(host, port, user=user, password=password)
         # A yes has no body whatever its headers say; that of a no is of no use.
@@ -152,6 +154,7 @@ class _Tunnel:
         return self._request
 
     def received(self, data: bytes) -> bytes | None:
+        self._first += data[: _LONGEST - len(self._first)]
         try:
             self._response.feed(data)
         except RemoteProtocolError as error:
@@ -166,23 +169,30 @@ class _Tunnel:
             return Failure.PROXY
         if 200 <= response.status < 300:
             return None
-        self.note = f"status {response.status}{_phrase(response.status)}"
-        if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            self.note = f"{'refuses the' if self._has_user else 'asks for a'} user and password (status 407)"
+        reason = _reason(self._first, response.status)
+        self.note = f"status {response.status} {reason}".rstrip()
+        if response.status in _SIGN_IN:
+            self.note = f"{'refuses the' if self._has_user else 'asks for a'} user and password ({self.note})"
             return Failure.PROXY
-        return self._told(response)
+        return self._told(response, reason)
 
-    def _told(self, response: http1.Response) -> Failure:
-        """What a no says of the other side: by the headers that say it exactly, else by the status."""
+    def _told(self, response: http1.Response, reason: str) -> Failure:
+        """What a no says of the other side: by the headers that say it exactly, else by its status line."""
         headers = response.headers
         if (failure := _by_squid(headers.get("x-squid-error", ""))) or (
             failure := _by_status_header(headers.get("proxy-status", ""))
         ):
             self.note = f"{_WORDS[failure]} ({self.note})"
             return failure
-        return _BY_STATUS.get(response.status, Failure.PROXY)
+        return _BY_REASON.get(reason) or _BY_STATUS.get(response.status, Failure.PROXY)
 
 
+_LONGEST: Final = 200
+"""Bytes of the answer kept for its first line."""
+_SIGN_IN: Final = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED))
+"""tinyproxy asks with the one and refuses with the other."""
+_BY_REASON: Final = {"Unable to connect": Failure.UNREACHABLE}
+"""tinyproxy says it so, with status 500."""
 _BY_STATUS: Final[dict[int, Failure]] = {
     HTTPStatus.BAD_GATEWAY: Failure.UNREACHABLE,
     HTTPStatus.SERVICE_UNAVAILABLE: Failure.UNREACHABLE,
@@ -226,9 +236,14 @@ def _by_status_header(text: str) -> Failure | None:
     return next((known for kind in _STATUS_ERROR.findall(text) if (known := _STATUS_HEADER.get(kind))), None)
 
 
-def _phrase(status: int) -> str:
+def _reason(first: bytes, status: int) -> str:
+    """What stands behind the status in the first line, else what the status means; empty where it means nothing."""
+    line = first.partition(b"\n")[0].decode("latin-1").strip()
+    words = line.partition(str(status))[2].strip()
+    if words and words.isprintable():
+        return words
     try:
-        return f" {HTTPStatus(status).phrase}"
+        return HTTPStatus(status).phrase
     except ValueError:
         return ""
 
