@@ -66,7 +66,7 @@ r.yaml:7:36: clusters.shop.probes.http.every: must be at least 100ms (got '1ms')
 r.yaml:7:49: clusters.shop.probes.http.expect: must be HTTP statuses of 100…599; write 200, 2xx, 200-399 or a list of them (got 700)
 r.yaml:7:79: clusters.shop.probes.http.headers.Authorization: must be a text (got a list)
 r.yaml:7:86: clusters.shop.probes.htpp: unknown key; did you mean 'http'?
-r.yaml:10:9: clusters.shop.lines[1]: must begin with one of tcp://, http://, https://, tls://, dns://, icmp://; tcp://host:port observes any TCP service (got 'gopher://x')
+r.yaml:10:9: clusters.shop.lines[1]: must begin with one of tcp://, http://, https://, tls://, dns://, icmp://, grpc://, grpcs://, redis://, rediss://, udp://; tcp://host:port observes any TCP service (got 'gopher://x')
 r.yaml:11:14: clusters.shop.lines[2].to: needs a port; did you mean tcp://h:443? (got 'tcp://h')
 r.yaml:11:30: clusters.shop.lines[2].via: needs the proxy's port; did you mean socks5://bob@10.0.0.9:1080? (got 'socks5://***@10.0.0.9')
 r.yaml:12:9: clusters.shop.lines[3].to: is needed; tcp://host:port, http(s)://host/path, tls://host:port, dns://server/name or icmp://host.
