@@ -21,7 +21,7 @@ FAST := not (real or e2e or browser or alone or slow)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e docs bench \
-        $(addprefix bench-,$(BENCHES)) lock wheel clean
+        $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -73,8 +73,14 @@ bench: $(addprefix bench-,$(BENCHES)) ## every benchmark that exists
 
 # Each benchmark is built by its own issue; until then its target says so by name.
 $(addprefix bench-,$(BENCHES)): bench-%: setup-dev
-	@if [ -f benchmarks/$*.py ]; then $(BIN)/python benchmarks/$*.py $(ARGS); \
+	@if [ -f benchmarks/$*.py ]; then $(BIN)/python -m benchmarks.$* $(ARGS); \
 	else echo "bench-$*: not built yet (benchmarks/$*.py)"; fi
+
+# The neighbours it is measured beside, as root; one that is missing leaves its cells empty.
+bench-probe: bench-parts
+
+bench-parts:
+	@tools/debian-parts requirements/debian-bench.txt
 
 # -------------------------------------------------------------------------------------------------------------- set-up
 

@@ -6,9 +6,11 @@ table shows the middle of several runs with their span, and a bound is asserted 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import ssl
 import statistics
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -18,7 +20,7 @@ from typing import Final, NamedTuple
 from reachline import __version__
 from reachline.cli.render import Column, console, table
 
-__all__ = ["RESULTS", "Figure", "finish", "measured"]
+__all__ = ["RESULTS", "Figure", "finish", "machine", "measured"]
 
 RESULTS: Final = Path("benchmarks/results")
 """Where `finish` writes unless told otherwise; not committed."""
@@ -57,16 +59,28 @@ def finish(name: str, figures: Sequence[Figure], *, directory: Path = RESULTS) -
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}.json"
     path.write_text(
-        json.dumps({"name": name, "machine": _machine(), "figures": [row._asdict() for row in figures]}, indent=2)
+        json.dumps({"name": name, "machine": machine(), "figures": [row._asdict() for row in figures]}, indent=2)
     )
     return path
 
 
-def _machine() -> dict[str, object]:
+def machine() -> dict[str, str]:
+    """What ran it, in words that name no machine: when, cores, processor, kernel, versions."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": os.cpu_count(),
+        "cores": str(os.cpu_count()),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
+        "openssl": ssl.OPENSSL_VERSION,
         "release": __version__,
-        "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def _processor() -> str:
+    """As the kernel calls it; nothing where it does not say."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return ""
