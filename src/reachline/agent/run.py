@@ -8,7 +8,10 @@ import os
 from random import Random
 from typing import Final
 
+import msgspec
+
 from reachline import __version__
+from reachline.agent.mesh import MeshProber
 from reachline.agent.outbox import Outbox
 from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
@@ -19,7 +22,7 @@ from reachline.agent.uplink import Uplink, credentials
 from reachline.model import Kind, Seconds
 from reachline.net.waiting import within
 from reachline.talk import TABLE
-from reachline.wire.frame import SLICE, Hello, Hint, LinePlan, Plan, Report, features_of
+from reachline.wire.frame import PROTOCOL, SLICE, Hello, Hint, LinePlan, Mesh, Plan, Report, features_of
 
 __all__ = ["run"]
 
@@ -45,7 +48,7 @@ async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
         "agent_started", extra={"agent": settings.id, "boot": boot, "seed": seed, "centers": list(settings.centers)}
     )
     agent = _Agent(settings, boot=boot, seed=seed)
-    async with agent.prober, asyncio.TaskGroup() as tasks:
+    async with agent.prober, agent.mesh, asyncio.TaskGroup() as tasks:
         agent.prober.adopt(agent.references)
         working = tasks.create_task(agent.work(loop.time()), name="work")
         await stop.wait()
@@ -64,10 +67,11 @@ class _Agent:
             rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, rate=settings.rate
         )
         self.passive = Passive(self._urge)
+        self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.sources)
         self.outbox = Outbox(settings.backlog)
         self.uplink = Uplink(
             settings,
-            _hello(settings, boot),
+            _hello(settings, boot, mesh=self.mesh.address),
             self.outbox,
             rng=Random(f"{seed}/back-off"),
             heard=self._heard,
@@ -145,7 +149,10 @@ class _Agent:
             reports += reporter.reports(lines[at : at + _STEP], loop.time())
             await asyncio.sleep(0)
         now = loop.time()
-        self.outbox.put(reporter.heartbeat(reports, part=part, now=now, urgent=urgent), now)
+        beat = reporter.heartbeat(reports, part=part, now=now, urgent=urgent)
+        if part[0] == 1 and not urgent:
+            beat = msgspec.structs.replace(beat, mesh=self.mesh.reports())
+        self.outbox.put(beat, now)
         self.uplink.wake()
         if self.outbox.dropped != self._dropped:
             if not self._dropped:
@@ -162,7 +169,7 @@ class _Agent:
         self._is_due = True
         self._news.set()
 
-    def _heard(self, frame: Plan | Hint) -> None:
+    def _heard(self, frame: Plan | Hint | Mesh) -> None:
         match frame:
             case Plan():
                 self._heartbeat = frame.heartbeat_ms / 1_000
@@ -174,6 +181,8 @@ class _Agent:
                 log.info("plan_adopted", extra={"plan": frame.number, "lines": len(frame.lines)})
             case Hint():
                 self.prober.suspect(frame.suspects, out=frame.open)
+            case Mesh():
+                self.mesh.adopt(frame)
 
     def _changed(self, probed: Probed) -> None:
         line = probed.line.line
@@ -189,14 +198,16 @@ class _Agent:
         self._news.set()
 
 
-def _hello(settings: AgentRun, boot: str) -> Hello:
+def _hello(settings: AgentRun, boot: str, *, mesh: str) -> Hello:
     place = settings.locality
     return Hello(
+        protocol=PROTOCOL,
         release=__version__,
-        features=("hint", "replay", *features_of((*TABLE, Kind.PASSIVE))),
+        features=("hint", "replay", "mesh", *features_of((*TABLE, Kind.PASSIVE))),
         agent=settings.id,
         boot=boot,
         locality=(place.region, place.zone, place.sub_zone),
         sources=settings.sources,
         token=settings.token.get_secret_value(),
+        mesh=mesh,
     )

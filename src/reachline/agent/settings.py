@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target
+from reachline.doors.mesh import Listened
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Locality, Seconds
@@ -25,6 +26,10 @@ class AgentRun(BaseModel):
     zone: OptionalName = ""
     sources: tuple[Ip, ...] = Field(
         (), description="Own addresses that bursts alternate over; empty: the route decides."
+    )
+    mesh: Listened | None = Field(
+        None,
+        description="Where it answers other agents, host:port (UDP), port 0 any. Unset: where the document says, or nowhere.",
     )
     token: SecretStr = Field(SecretStr(""), description="What the document's agents.<id>.token says.")
     seed: int | None = Field(

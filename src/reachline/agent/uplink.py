@@ -18,7 +18,7 @@ from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.rpc import Attached, Credentials, attach, client_credentials
 from reachline.net.waiting import within
-from reachline.wire.frame import PROTOCOL, Ack, Bye, Frame, Hello, Hint, Plan, Welcome, decode, encode
+from reachline.wire.frame import PROTOCOL, Ack, Bye, Frame, Hello, Hint, Mesh, Plan, Welcome, decode, encode
 
 __all__ = ["Uplink", "credentials", "pause"]
 
@@ -61,10 +61,10 @@ class Uplink:
         outbox: Outbox,
         *,
         rng: Random,
-        heard: Callable[[Plan | Hint], None],
+        heard: Callable[[Plan | Hint | Mesh], None],
         attached: Callable[[], None],
     ) -> None:
-        """`attached` is called when a center took us, before anything is sent; `heard` for each plan and hint."""
+        """`attached` is called when a center took us, before anything is sent; `heard` for each plan, hint and mesh."""
         self._settings, self._hello, self._outbox, self._rng = settings, hello, outbox, rng
         self._heard, self._attached = heard, attached
         self._wake = asyncio.Event()
@@ -163,7 +163,7 @@ class Uplink:
         match frame:
             case Ack():
                 self._outbox.acknowledge(frame.sequence)
-            case Plan() | Hint():
+            case Plan() | Hint() | Mesh():
                 self._heard(frame)
             case _:
                 raise RemoteProtocolError(f"a center does not send a {type(frame).__name__}")

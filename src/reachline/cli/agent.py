@@ -31,6 +31,13 @@ def command(
         list[str] | None,
         typer.Option("--source", metavar="IP", help="Own address that probes leave from; several alternate."),
     ] = None,
+    mesh: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDR",
+            help="Answer other agents here (UDP, host:port), in place of what the document says; port 0: any.",
+        ),
+    ] = "",
     reference: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,6 +74,7 @@ def command(
         region=region,
         sources=tuple(source or ()),
         references=tuple(reference or ()),
+        mesh=mesh or None,
         tls=tls,
         ca=ca,
         certificate=cert,

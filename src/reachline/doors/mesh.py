@@ -1,0 +1,69 @@
+"""The mesh's part of the document: how often agents ask each other, and where each of them is reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from reachline.doors.addresses import Bind
+from reachline.doors.probe import Settings
+from reachline.doors.units import Duration, refuse
+
+__all__ = ["Listened", "MeshSettings", "Reached"]
+
+_MOST_RATE: Final = 1_000
+"""Probes a second that one agent sends at most: a tenth of a core, and a megabit a second each way."""
+
+
+def _udp(text: object) -> object:
+    if isinstance(text, str) and (text.startswith("unix:") or ":" not in text):
+        raise refuse("must be host:port: agents ask each other over UDP", "10.0.0.3:7601")
+    return text
+
+
+def _reached(text: str) -> str:
+    if text.rpartition(":")[2] == "0":
+        raise refuse("must have a port of 1…65535: the others ask there", "10.0.0.3:7601")
+    return text
+
+
+def _listened(text: str) -> str:
+    host = text.rpartition(":")[0].strip("[]")
+    if not (":" in host or host.replace(".", "").isdigit()):
+        raise refuse(
+            "must be an address of this machine", "0.0.0.0:7601 listens at all of them, 127.0.0.1:0 at loopback"
+        )
+    return text
+
+
+Reached = Annotated[Bind, BeforeValidator(_udp), AfterValidator(_reached)]
+"""Where an agent is reached by others."""
+Listened = Annotated[Bind, BeforeValidator(_udp), AfterValidator(_listened)]
+"""Where an agent answers others."""
+
+
+class MeshSettings(Settings):
+    """Agents measure the ways between each other, so that a fault is told by its direction. Who is not reached is not asked."""
+
+    enabled: bool = Field(True, description="False: agents neither ask nor answer each other.")
+    every: Annotated[Duration, Field(ge=0.02, le=60)] = Field(
+        0.2,
+        description="One probe to each other agent: at five a second 2 % of loss are named in two minutes. Of n agents n² are asked.",
+    )
+    peers: int = Field(
+        100,
+        ge=2,
+        le=256,
+        description="Others that one agent asks at most: beyond it each asks its nearest by name, and the cost grows with n, not n².",
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        rate = self.peers / self.every
+        if rate > _MOST_RATE:
+            raise refuse(
+                f"asks for {rate:.0f} probes a second of one agent, at most {_MOST_RATE} are sent",
+                f"say every: {1_000 * self.peers / _MOST_RATE:.0f}ms, or fewer peers",
+            )
+        return self
