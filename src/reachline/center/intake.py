@@ -21,7 +21,7 @@ from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
 from reachline.model import Gate, Health, Seconds, VantageId
 from reachline.wire import frame
-from reachline.wire.frame import Bye, Heartbeat, Hello, Hint, Plan, Welcome
+from reachline.wire.frame import PROTOCOL, Bye, Heartbeat, Hello, Hint, Plan, Welcome
 
 __all__ = ["Intake"]
 
@@ -67,7 +67,9 @@ class Intake:
     async def _refuse(self, transport: Transport, hello: Hello, refused: Refusal) -> None:
         self._refused("hello", hello.agent, refused.reason)
         epoch = self._board.version.epoch
-        welcome = Welcome(release=__version__, epoch=epoch, refused=refused.reason, final=refused.is_final)
+        welcome = Welcome(
+            protocol=PROTOCOL, release=__version__, epoch=epoch, refused=refused.reason, final=refused.is_final
+        )
         await transport.send(frame.encode(welcome), SEND)
 
     def _refused(self, kind: str, peer: str, reason: str) -> None:
@@ -75,7 +77,9 @@ class Intake:
         log.warning("frame_refused", extra={"kind": kind, "peer": peer, "reason": reason})
 
     async def _serve(self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello) -> None:
-        await transport.send(frame.encode(Welcome(release=__version__, epoch=self._board.version.epoch)), SEND)
+        await transport.send(
+            frame.encode(Welcome(protocol=PROTOCOL, release=__version__, epoch=self._board.version.epoch)), SEND
+        )
         session = self._begin(transport, hello)
         try:
             async with asyncio.TaskGroup() as tasks:

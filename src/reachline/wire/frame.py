@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 PROTOCOL: Final = (1, 0)
+_UNSAID: Final = (1, 0)
+"""What a Hello or a Welcome speaks that does not say: a default is not written, so this one stays as it is for ever."""
 MAX_FRAME: Final = 4 << 20
 """Bytes. A slice of 100 lines with all nine kinds and histograms is below 2 MiB; four leave room."""
 SLICE: Final = 100
@@ -50,7 +52,7 @@ SLICE: Final = 100
 class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True, omit_defaults=True):
     """An agent introduces itself. `boot` is new at each start: sequences begin again with it."""
 
-    protocol: tuple[int, int] = PROTOCOL
+    protocol: tuple[int, int] = _UNSAID
     release: str
     features: tuple[str, ...] = ()
     agent: str
@@ -69,7 +71,7 @@ class Welcome(msgspec.Struct, tag="welcome", frozen=True, kw_only=True, omit_def
     `final`: no waiting mends that. Else the agent comes again, as it does to a center that is away.
     """
 
-    protocol: tuple[int, int] = PROTOCOL
+    protocol: tuple[int, int] = _UNSAID
     release: str
     features: tuple[str, ...] = ()
     epoch: int
