@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target
-from reachline.doors.mesh import Listened
+from reachline.doors.agents import Listened
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Locality, Seconds

@@ -26,6 +26,7 @@ from reachline.doors.settings import (
     Document,
     LineSettings,
     LocalitySettings,
+    MeshSettings,
     Tls,
     Tunable,
 )
@@ -69,6 +70,7 @@ _NAMES: Final[Mapping[type[BaseModel], str]] = {
     LineSettings: "clusters.NAME.lines.NAME",
     AgentSettings: "agents.NAME",
     LocalitySettings: "agents.NAME.locality",
+    MeshSettings: "mesh",
     Center: "center",
     Tls: "center.tls",
 }
@@ -86,7 +88,7 @@ def markdown() -> str:
         *_tunable(),
         _presets(),
         _classes(),
-        *(_block(_NAMES[model], model) for model in (AgentSettings, LocalitySettings, Center, Tls)),
+        *(_block(_NAMES[model], model) for model in (AgentSettings, LocalitySettings, MeshSettings, Center, Tls)),
     ]
     return "\n".join(blocks)
 

@@ -12,14 +12,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Secret
 
 from reachline.doors.addresses import (
     Bind,
-    Ip,
     Name,
     OptionalIp,
-    OptionalName,
     Target,
     derived_names,
     parse_target,
 )
+from reachline.doors.agents import AgentSettings, LocalitySettings, MeshSettings
 from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
 from reachline.doors.outbounds import Outbound
@@ -41,6 +40,7 @@ __all__ = [
     "LineSettings",
     "LocalBreaker",
     "LocalitySettings",
+    "MeshSettings",
     "Patience",
     "PolicyName",
     "Recovery",
@@ -299,26 +299,6 @@ class Cluster(Tunable):
     )
 
 
-class LocalitySettings(Settings):
-    """Where an agent stands."""
-
-    region: OptionalName = Field("", description="Region, if you have several.")
-    zone: OptionalName = Field("", description="Zone: the origin of lines that say `from`.")
-    sub_zone: OptionalName = Field("", description="Anything finer.")
-
-
-class AgentSettings(Settings):
-    """One vantage that is expected to report."""
-
-    locality: LocalitySettings = Field(LocalitySettings(), description="Where it stands.")
-    sources: Annotated[tuple[Ip, ...], _LOOSE, _FROM_ONE] = Field(
-        (),
-        description="Its source addresses, bound in turn: two or more cover more of the paths that traffic takes. `up` passes them on; an "
-        "agent elsewhere is told with `--source`.",
-    )
-    token: SecretStr | None = Field(None, description="What it must show to the center. Write ${env:X} or ${file:/…}.")
-
-
 class Tls(Settings):
     """Certificates of the center's doors."""
 
@@ -373,6 +353,7 @@ class Document(Tunable):
     agents: dict[Name, AgentSettings] = Field(
         default_factory=dict, description="The vantages that are expected. Without them whoever joins counts."
     )
+    mesh: MeshSettings = Field(MeshSettings(), description="How agents measure the ways between each other.")
     center: Center = Field(Center(), description="The center's addresses and journal.")
 
     _origin: Origin = PrivateAttr(default_factory=Origin)

@@ -1,19 +1,24 @@
-"""The mesh's part of the document: how often agents ask each other, and where each of them is reached."""
+"""Agents in the document: who is expected, from where, and how they measure the ways between each other."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from reachline.doors.addresses import Bind
+from reachline.doors.addresses import Bind, Ip, OptionalName
 from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, refuse
 
-__all__ = ["Listened", "MeshSettings", "Reached"]
+__all__ = ["AgentSettings", "Listened", "LocalitySettings", "MeshSettings", "Reached"]
 
 _MOST_RATE: Final = 1_000
 """Probes a second that one agent sends at most: a tenth of a core, and a megabit a second each way."""
+
+
+def _as_list(value: object) -> object:
+    """One address for a list of one."""
+    return [value] if isinstance(value, str) else value
 
 
 def _udp(text: object) -> object:
@@ -41,6 +46,32 @@ Reached = Annotated[Bind, BeforeValidator(_udp), AfterValidator(_reached)]
 """Where an agent is reached by others."""
 Listened = Annotated[Bind, BeforeValidator(_udp), AfterValidator(_listened)]
 """Where an agent answers others."""
+
+
+class LocalitySettings(Settings):
+    """Where an agent stands."""
+
+    region: OptionalName = Field("", description="Region, if you have several.")
+    zone: OptionalName = Field("", description="Zone: the origin of lines that say `from`.")
+    sub_zone: OptionalName = Field("", description="Anything finer.")
+
+
+class AgentSettings(Settings):
+    """One vantage that is expected to report."""
+
+    locality: LocalitySettings = Field(LocalitySettings(), description="Where it stands.")
+    sources: Annotated[
+        tuple[Ip, ...], Field(strict=False), BeforeValidator(_as_list, json_schema_input_type=str | list[str])
+    ] = Field(
+        (),
+        description="Its source addresses, bound in turn: two or more cover more of the paths that traffic takes. `up` passes them on; an "
+        "agent elsewhere is told with `--source`.",
+    )
+    mesh: Reached | None = Field(
+        None,
+        description="host:port (UDP) where other agents reach it; it answers there. Unset: where `--mesh` says, or nowhere.",
+    )
+    token: SecretStr | None = Field(None, description="What it must show to the center. Write ${env:X} or ${file:/…}.")
 
 
 class MeshSettings(Settings):
