@@ -30,7 +30,7 @@ from reachline.talk.secure import is_address
 from reachline.wire.frame import Connections, Detail, LinePlan, ProbePlan, Report
 from reachline.wire.sockdiag import Sock
 
-__all__ = ["QUIET", "Passive"]
+__all__ = ["QUIET", "Passive", "Watched"]
 
 log = logging.getLogger("reachline.agent")
 
@@ -42,7 +42,7 @@ _IDLE: Final[Seconds] = 3_600.0
 """Without any line to watch; a new plan wakes."""
 
 
-class _Watched:
+class Watched:
     """One line whose connections are looked at. Written by `Passive`."""
 
     def __init__(self, line: LinePlan, plan: ProbePlan, columns: Columns) -> None:
@@ -115,38 +115,39 @@ class Passive:
         """`changed` hears of a line of which our own quick opinion did."""
         self._changed = changed
         self._diag, self._resolver, self._columns = SockDiag(), Resolver(), Columns()
-        self._watched: dict[str, _Watched] = {}
+        self.watched: dict[str, Watched] = {}
+        """By line, in the plan's order. Not to be written."""
         self._news = asyncio.Event()
         self._fault = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Those that are watched, in the plan's order."""
-        return tuple(self._watched)
+        """Those that are watched."""
+        return tuple(self.watched)
 
     def adopt(self, lines: Iterable[LinePlan]) -> None:
         """Watch these lines where their plan says so, and no others; what stays as it was keeps its window."""
         wanted = {line.line: (line, plan) for line in lines for plan in line.probes if plan.kind is Kind.PASSIVE}
-        before, self._watched = self._watched, {}
+        before, self.watched = self.watched, {}
         for name, (line, plan) in wanted.items():
             old = before.get(name)
             if old and (old.line, old.plan) == (line, plan):
-                self._watched[name] = before.pop(name)
+                self.watched[name] = before.pop(name)
             else:
-                self._watched[name] = _Watched(line, plan, self._columns)
+                self.watched[name] = Watched(line, plan, self._columns)
         for gone in before.values():
             gone.window.close()
         self._news.set()
 
     def revoke(self, since: Seconds) -> None:
         """Take back all that was found after `since`: our own end was broken."""
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             watched.window.revoke(since)
             watched.packets.drop_since(since)
 
     def report(self, line: str, now: Seconds, *, void: bool) -> tuple[Report, ...]:
         """The line's report, where it is watched. It counts as reported with this."""
-        if (watched := self._watched.get(line)) is None:
+        if (watched := self.watched.get(line)) is None:
             return ()
         reading, detail = watched.reading(now, void=void)
         watched.window.settle()
@@ -158,18 +159,18 @@ class Passive:
         try:
             while True:
                 now = clock()
-                due = [one for one in self._watched.values() if one.rule is not None and one.due <= now]
+                due = [one for one in self.watched.values() if one.rule is not None and one.due <= now]
                 if due:
                     await self._look(due, now)
                     self._news.clear()
-                soon = [one.due for one in self._watched.values() if one.rule is not None]
+                soon = [one.due for one in self.watched.values() if one.rule is not None]
                 if await within(self._news, min(soon, default=clock() + _IDLE) - clock()):
                     self._news.clear()
         finally:
             self._diag.close()
             self._resolver.close()
 
-    async def _look(self, due: Sequence[_Watched], now: Seconds) -> None:
+    async def _look(self, due: Sequence[Watched], now: Seconds) -> None:
         """One look for all lines whose time has come."""
         for watched in due:
             # Kept on its grid, unless it was missed by a whole interval: two looks at once tell nothing.
@@ -183,10 +184,10 @@ class Passive:
             return
         clock = asyncio.get_running_loop().time
         for watched, socks in zip(due, matched(matches, looked.socks, inodes), strict=True):
-            if self._watched.get(watched.line.line) is watched:
+            if self.watched.get(watched.line.line) is watched:
                 self._take(watched, socks, looked.whole, clock())
 
-    def _take(self, watched: _Watched, socks: Sequence[Sock], whole: bool, now: Seconds) -> None:
+    def _take(self, watched: Watched, socks: Sequence[Sock], whole: bool, now: Seconds) -> None:
         watched.connections = _connections(socks)
         watched.take(watched.flows.heard(socks, now, whole=whole), now)
         rounds = watched.window.rounds
@@ -205,7 +206,7 @@ class Passive:
             refused = refused or why
         return found, refused
 
-    def _tell(self, fault: str, due: Sequence[_Watched]) -> None:
+    def _tell(self, fault: str, due: Sequence[Watched]) -> None:
         """A fault of all lines is told once for each change, and with every report while it lasts."""
         for watched in due:
             if fault or watched.error == self._fault:
@@ -217,7 +218,7 @@ class Passive:
             else:
                 log.info("passive_sees", extra={"lines": len(due)})
 
-    def _match(self, watched: _Watched, now: Seconds) -> Match:
+    def _match(self, watched: Watched, now: Seconds) -> Match:
         """What is looked for on the line's behalf; nothing, where its interface is gone."""
         assert watched.rule is not None
         line, endpoint = watched.line, watched.endpoint
@@ -229,7 +230,7 @@ class Passive:
         local = interfaces.addresses_of(line.interface) if line.interface else frozenset()
         return Match(watched.rule, tuple(watched.addresses), endpoint.port, line.source, index, local)
 
-    def _resolve(self, watched: _Watched, host: str, family: int, now: Seconds) -> None:
+    def _resolve(self, watched: Watched, host: str, family: int, now: Seconds) -> None:
         """The addresses that the line's name has, and those it had lately."""
         current: tuple[str, ...] = ()
         if is_address(host):
