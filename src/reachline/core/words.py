@@ -68,7 +68,7 @@ def metric(name: str) -> str:
     base, _, also = rest.partition("+")
     seconded = f", seconded by {also.upper()}" if also else ""
     if kind == _PASSIVE:
-        return f"{_METRICS.get(base, base)} on the business's own connections{seconded}"
+        return f"{_METRICS.get(base, base) if base != 'connect' else 'progress'} on the business's own connections{seconded}"
     return f"{kind.upper()} {_METRICS.get(base, base)}{seconded}"
 
 
