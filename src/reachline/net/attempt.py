@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reachline.net.tls import Contexts
     from reachline.talk.glance import Glance
 
-__all__ = ["EARLY", "Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
+__all__ = ["EARLY", "Aim", "Attempt", "Home", "Job", "Key", "Place", "Ready", "Route", "SockAddr", "opened"]
 
 SockAddr = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module takes it."""
@@ -73,6 +73,21 @@ class Job:
             raise LocalProtocolError(f"{type(self.probe).__name__} does not go by way of a proxy")
 
 
+Key = tuple[int, str, str]
+"""Family, source address, interface: what echo requests of many jobs share a socket by."""
+
+
+class Aim(NamedTuple):
+    """Where the echo requests of a route go, ready for the kernel."""
+
+    address: SockAddr
+    raw: bytes
+    """The same as the kernel takes it."""
+    size: int
+    """Bytes of the message."""
+    key: Key
+
+
 class Route(NamedTuple):
     """How a job's packets leave now."""
 
@@ -95,6 +110,8 @@ class Route(NamedTuple):
     """The lean machine that may try first…"""
     glance: Glance | None = None
     """…and what it says and looks for."""
+    aim: Aim | None = None
+    """Of echo requests."""
 
 
 class Attempt:
@@ -106,7 +123,6 @@ class Attempt:
         "deadline",
         "fd",
         "job",
-        "key",
         "lateness_us",
         "lost",
         "note",
@@ -141,8 +157,6 @@ class Attempt:
         self.over = False
         self.overdue = False
         self.fd = -1
-        self.key = 0
-        """The token in an echo request."""
         self.sock: SocketType | None = None
         self.route: Route | None = None
         self.talk: Conversation | None = None

@@ -78,6 +78,8 @@ class Engine:
         self._launcher = Launcher(self, resolver or Resolver())
         self.datagram = self._launcher.datagram
         self.nonce = self._launcher.nonce
+        self._echo = self._launcher.echo
+        self._pings = self._echo.waiting
         self._timer = kernel.Timer()
         self._stamps = kernel.keep_stamps()
         self.epoll.register(self._timer.fileno(), select.EPOLLIN)
@@ -135,7 +137,7 @@ class Engine:
             turns=self._turns,
             lateness_us=self._lateness,
             worst_lateness_us=self._worst_lateness,
-            live=len(self._attempts),
+            live=len(self._attempts) + len(self._pings),
             waiting=self._starts.size,
         )
         tally["worst_lag_us"] = self._worst_lateness = 0
@@ -185,7 +187,7 @@ class Engine:
 
     def _take(self, until: int) -> bool:
         """Hand events out until the slice is used up; whether that was all, so that no answer waits behind those taken."""
-        self.clocks.look(alive=bool(self._attempts))
+        self.clocks.look(alive=bool(self._attempts or self._pings))
         events = self.epoll.poll(0, EVENTS)
         ready = self._ready
         for begin in range(0, len(events), LOOKS):
@@ -198,6 +200,7 @@ class Engine:
 
     def _expire(self) -> None:
         now = self.ns()
+        self._echo.expire(now)
         for serial in self._deadlines.take(now, EXPIRIES):
             attempt = self._attempts.get(serial)
             if attempt is None:
@@ -214,9 +217,13 @@ class Engine:
         attempt.overdue = True
         attempt.deadline += way.patience_ns
         self._deadlines.add(attempt.deadline, attempt.serial)
+        self.passed(way.job.token)
+
+    def passed(self, token: int) -> None:
+        """A timeout of the job with this token passed."""
         self._tally["overdue"] += 1
         if self._overdue is not None:
-            self._overdue(way.job.token)
+            self._overdue(token)
 
     def _begin(self) -> None:
         taken = self._taken = self._starts.take(self.ns(), STARTS)
@@ -229,11 +236,14 @@ class Engine:
             self._lateness += late
             self._worst_lateness = max(self._worst_lateness, late)
             way = self._launcher.route(job, now)
-            if len(self._attempts) >= self._limit:
+            if len(self._attempts) + len(self._pings) >= self._limit:
                 self._shed(Attempt(job, self._started, late, now))
+            elif way is not None and way.aim is not None:
+                self._echo.add(way, late)
             elif way is None or way.begin is None or not self._begin_lean(way, late, now):
                 attempt = self._attempts[self._started] = Attempt(job, self._started, late, now)
                 self._launcher.launch(attempt, way, now)
+        self._echo.flush()
 
     def _begin_lean(self, way: Route, lateness_us: int, now: int) -> bool:
         """Whether a lean machine could take it."""
@@ -313,6 +323,30 @@ class Engine:
         late = lean.overdue or took_us > way.timeout_us
         self._done(token, None, rtt_us, clock, late, 1, 0, status, "", lean.lateness_us, phases)
 
+    def told(  # noqa: PLR0917 (scalars, as all that is said of a result)
+        self,
+        token: int,
+        failure: Failure | None,
+        rtt_us: int | None,
+        clock: Clock,
+        late: bool,
+        sent: int,
+        lost: int,
+        note: str,
+        lateness_us: int,
+        /,
+    ) -> None:
+        """An echo ended."""
+        self._finished += 1
+        if self._closed or (self._cancelled and token in self._cancelled):
+            return
+        self._done(token, failure, rtt_us, clock, late, sent, lost, 0, note, lateness_us, None)
+
+    def leave(self, attempt: Attempt) -> None:
+        """The attempt goes on as something else."""
+        attempt.over = True
+        self._attempts.pop(attempt.serial, None)
+
     def promoted(self, lean: Lean) -> Attempt:
         """The ordinary attempt that goes on in its place, at its first step."""
         way = lean.route
@@ -330,8 +364,6 @@ class Engine:
             self._ready.pop(attempt.fd, None)
             attempt.sock = None
             sock.close()
-        elif isinstance(attempt, Attempt) and attempt.key:
-            self._launcher.drop(attempt)
 
     def _abandon(self, attempt: Attempt | Lean) -> None:
         if isinstance(attempt, Attempt):
@@ -350,6 +382,7 @@ class Engine:
         for attempt in [live for live in self._attempts.values() if _token(live) in gone]:
             del self._attempts[attempt.serial]
             self._abandon(attempt)
+        self._echo.cancel(gone)
         for token in gone:
             self._launcher.forget(token)
         gone.clear()
@@ -358,9 +391,14 @@ class Engine:
         """Set the timer for whatever comes first (past: at once); the pulse may come anywhere within its time."""
         if self._turning or self._closed:
             return
-        soonest = 1 if self._cancelled else min(self._starts.next_ns(), self._deadlines.next_ns())
+        soonest = min(self._starts.next_ns(), self._deadlines.next_ns(), self._echo.flights.next_ns())
+        soonest = 1 if self._cancelled else soonest
         armed, now = self._timer.armed_ns, self.ns()
-        if self._attempts and now < self._watchful and soonest > now + _PULSE_NS:
+        if (
+            (self._attempts or self._pings)
+            and now < max(self._watchful, self._echo.until)
+            and soonest > now + _PULSE_NS
+        ):
             if now < armed <= now + _PULSE_NS:
                 return
             soonest = now + _PULSE_NS

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Final, Protocol
 
-from reachline.model import Failure
+from reachline.model import Clock, Failure
 from reachline.net import route as routing
 from reachline.net.attempt import Attempt, Home, Job, Route
 from reachline.net.datagram import Datagram
@@ -33,6 +33,27 @@ class Pad(Home, Protocol):
     def expect(self, attempt: Attempt, deadline: int) -> None:
         """The attempt's time is up at `deadline`."""
 
+    def leave(self, attempt: Attempt) -> None:
+        """The attempt goes on as something else."""
+
+    def passed(self, token: int) -> None:
+        """A timeout of the job with this token passed."""
+
+    def told(  # noqa: PLR0917 (scalars, as all that is said of a result)
+        self,
+        token: int,
+        failure: Failure | None,
+        rtt_us: int | None,
+        clock: Clock,
+        late: bool,
+        sent: int,
+        lost: int,
+        note: str,
+        lateness_us: int,
+        /,
+    ) -> None:
+        """An attempt that is none of the engine's own ended."""
+
     def arm(self) -> None:
         """Something was begun outside a turn."""
 
@@ -40,7 +61,7 @@ class Pad(Home, Protocol):
 class Launcher:
     """Routes by token and the three machines. Written by the engine's thread only."""
 
-    __slots__ = ("_echo", "_nonces", "_pad", "_resolver", "_routes", "datagram", "stream")
+    __slots__ = ("_nonces", "_pad", "_resolver", "_routes", "datagram", "echo", "stream")
 
     def __init__(self, pad: Pad, resolver: Resolver) -> None:
         self._pad = pad
@@ -49,7 +70,7 @@ class Launcher:
         self._routes: dict[int, tuple[Route, ...]] = {}
         self.stream = Stream(pad)
         self.datagram = Datagram(pad)
-        self._echo = Echo(pad, self.nonce() & 0xFFFF)
+        self.echo = Echo(pad, told=pad.told, overdue=pad.passed, nonce=self.nonce)
 
     def route(self, job: Job, now: int) -> Route | None:
         """The route this job took last, where it still holds."""
@@ -78,13 +99,9 @@ class Launcher:
         """The token is not probed any more."""
         self._routes.pop(token, None)
 
-    def drop(self, attempt: Attempt) -> None:
-        """An echo request of ours is no longer waited for."""
-        self._echo.forget(attempt)
-
     def close(self) -> None:
         """Release shared sockets, give lookups up."""
-        self._echo.close()
+        self.echo.close()
         self._resolver.close()
 
     def _look_up(self, attempt: Attempt, known: dict[routing.Name, Answer], now: int) -> None:
@@ -134,6 +151,11 @@ class Launcher:
         attempt.route = route
         if not self._is_prepared(attempt):
             return
+        if route.way is Way.ECHO:
+            self._pad.leave(attempt)
+            self.echo.add(route, attempt.lateness_us)
+            self.echo.flush()
+            return
         nonce = self.nonce()
         talk = route.job.probe.talk(route.job.endpoint, nonce)
         attempt.talk = talk.over_stream() if isinstance(talk, DnsTalk) and route.places else talk
@@ -142,8 +164,6 @@ class Launcher:
                 self.stream.begin(attempt, route)
             case Way.DATAGRAM:
                 self.datagram.begin(attempt, route)
-            case Way.ECHO:
-                self._echo.begin(attempt, route, nonce)
         if not attempt.over:
             self._pad.expect(attempt, attempt.began + route.timeout_ns)
 

@@ -9,13 +9,18 @@ from typing import Final, NamedTuple
 
 from reachline.errors import RemoteProtocolError
 
-__all__ = ["MIN_PAYLOAD", "Echo", "checksum", "reply", "request", "token_of", "without_ip"]
+__all__ = ["HEAD", "MIN_PAYLOAD", "PLAIN", "TYPES", "Echo", "checksum", "reply", "request", "token_of", "without_ip"]
 
 MIN_PAYLOAD: Final = 8
 """The token alone."""
 _HEADER: Final = struct.Struct("!BBHHH")
-_TOKEN: Final = struct.Struct("!Q")
-_TYPES: Final = {4: (8, 0), 6: (128, 129)}
+PLAIN: Final = _HEADER.size
+"""Bytes before the payload."""
+_TOKEN: Final = struct.Struct("=Q")
+"""Nobody but us reads it: in the machine's own order, so that all of a message can be written and read at once."""
+HEAD: Final = struct.Struct("=BBHHHQ")
+"""Type, code, checksum, ident, sequence, token, all in the machine's own order."""
+TYPES: Final = {4: (8, 0), 6: (128, 129)}
 """Request and reply by family."""
 
 
@@ -41,7 +46,7 @@ def checksum(data: bytes) -> int:
 def request(family: int, *, ident: int, sequence: int, token: int, size: int = 56) -> bytes:
     """An echo request with `size` bytes of payload that begins with the token. IPv6 checksums are the kernel's work."""
     payload = _TOKEN.pack(token).ljust(max(size, MIN_PAYLOAD), b"\0")
-    kind = _TYPES[family][0]
+    kind = TYPES[family][0]
     bare = _HEADER.pack(kind, 0, 0, ident & 0xFFFF, sequence & 0xFFFF) + payload
     if family == 6:
         return bare
@@ -58,13 +63,13 @@ def without_ip(packet: bytes) -> bytes:
 
 def reply(family: int, packet: bytes) -> Echo | None:
     """The echo reply in an ICMP packet, None where it is another message; RemoteProtocolError where it is cut short."""
-    return _read(packet, _TYPES[family][1])
+    return _read(packet, TYPES[family][1])
 
 
 def token_of(family: int, packet: bytes) -> int | None:
     """The token of an echo request of ours, as an ICMP error quotes it; None where too little is quoted."""
     try:
-        echo = _read(packet, _TYPES[family][0])
+        echo = _read(packet, TYPES[family][0])
     except RemoteProtocolError:
         return None
     return echo.token if echo else None
