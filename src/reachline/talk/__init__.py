@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
 from reachline.abc import Talk
+from reachline.errors import ConfigError, Problem
 from reachline.model import Endpoint, Kind
 from reachline.talk.dns import DnsProbe
+from reachline.talk.grpc import GrpcProbe
 from reachline.talk.http import HttpProbe
 from reachline.talk.icmp import IcmpProbe
 from reachline.talk.options import Options
@@ -69,6 +71,7 @@ TABLE: Final[dict[Kind, type[Probe]]] = {
     Kind.TLS: TlsProbe,
     Kind.DNS: DnsProbe,
     Kind.ICMP: IcmpProbe,
+    Kind.GRPC: GrpcProbe,
     Kind.REDIS: RedisProbe,
     Kind.UDP: UdpProbe,
 }
@@ -77,6 +80,8 @@ TABLE: Final[dict[Kind, type[Probe]]] = {
 def build(kind: Kind, endpoint: Endpoint, options: Mapping[str, str | int | bool]) -> Probe:
     """The probe of `kind` for `endpoint`; ConfigError names every option that is unknown or wrong."""
     reader = Options(kind.value, options)
+    if kind not in TABLE:
+        raise ConfigError(Problem(place=f"{kind.value} probe", path="kind", value="", rule="sends nothing"))
     probe = TABLE[kind].read(endpoint, reader)
     reader.finish()
     return probe

@@ -16,11 +16,13 @@ from reachline.wire import dns
 __all__ = ["DnsProbe", "DnsTalk", "StreamTalk"]
 
 _PORT: Final = 53
+_MAX_TTL: Final = 2**31 - 1
+"""Seconds: the longest a record can say (RFC 2181, 8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DnsProbe:
-    """Options: server, name, type, expect, rcode, recurse."""
+    """Options: server, name, type, expect, rcode, recurse, min_ttl, max_ttl."""
 
     way: ClassVar[Way] = Way.DATAGRAM
     secure: ClassVar[None] = None
@@ -33,6 +35,10 @@ class DnsProbe:
     rcode: str = "NOERROR"
     """The code that is ok."""
     recurse: bool = True
+    min_ttl: int = 0
+    """Seconds that every answer must be good for…"""
+    max_ttl: int = _MAX_TTL
+    """…and that none may exceed."""
 
     @classmethod
     def read(cls, endpoint: Endpoint, options: Options) -> DnsProbe:
@@ -49,10 +55,19 @@ class DnsProbe:
             expect=options.parsed("expect", (), lambda text: tuple(part.lower().rstrip(".") for part in listed(text))),
             rcode=options.parsed("rcode", "NOERROR", _rcode),
             recurse=options.flag("recurse", True),
+            min_ttl=options.number("min_ttl", 0, low=0, high=_MAX_TTL),
+            max_ttl=options.number("max_ttl", _MAX_TTL, low=0, high=_MAX_TTL),
         )
+        if probe.min_ttl > probe.max_ttl:
+            options.refuse("min_ttl", "must not be above max_ttl")
         if probe.type not in dns.TYPES:
             options.refuse("type", f"must be one of {', '.join(dns.TYPES)}")
         return probe
+
+    @property
+    def minds_ttl(self) -> bool:
+        """Whether answers are held against a time to live."""
+        return self.min_ttl > 0 or self.max_ttl < _MAX_TTL
 
     def where(self, endpoint: Endpoint) -> Endpoint:
         del endpoint
@@ -108,7 +123,16 @@ class DnsTalk:
         if missing := [data for data in self._probe.expect if data not in found]:
             self.note = f"no {missing[0]} among the answers"
             return Failure.STATUS
-        return None
+        self.note = self._unfit_ttl(self._message.answers)
+        return Failure.STATUS if self.note else None
+
+    def _unfit_ttl(self, answers: tuple[dns.Answer, ...]) -> str:
+        """What is wrong with how long the answers are good for, in words."""
+        low, high = self._probe.min_ttl, self._probe.max_ttl
+        ttls = [answer.ttl for answer in answers]
+        if ttls and min(ttls) < low:
+            return f"TTL {min(ttls)}, at least {low} is expected"
+        return f"TTL {max(ttls)}, at most {high} is expected" if ttls and max(ttls) > high else ""
 
     def over_stream(self) -> StreamTalk:
         """The same question for a TCP connection."""

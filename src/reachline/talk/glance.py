@@ -38,7 +38,7 @@ def of(probe: Probe, endpoint: Endpoint) -> Glance | None:
         case HttpProbe(way=Way.STREAM, secure=None, body=b"") if len(probe.request) <= LARGEST:
             # Of an HTTP probe that speaks another version of it the talk is another.
             return _http(probe) if type(probe.talk(endpoint, 0)) is HttpTalk else None
-        case DnsProbe(way=Way.DATAGRAM, expect=()):
+        case DnsProbe(way=Way.DATAGRAM, expect=()) if not probe.minds_ttl:
             return _dns(probe)
         case _:
             return None

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from reachline.errors import RemoteProtocolError
+from reachline.errors import LocalProtocolError, RemoteProtocolError
 from reachline.model import Endpoint, Failure
+from reachline.talk.literal import literal
 from reachline.talk.options import Options, listed
 from reachline.talk.secure import Secure
 from reachline.talk.way import Way, needs_port
 from reachline.wire import http1
+from reachline.wire.request import Request
 
-__all__ = ["HttpProbe", "HttpTalk", "ranges"]
+if TYPE_CHECKING:
+    from reachline.talk.http2 import Http2Talk
+
+__all__ = ["HttpProbe", "HttpTalk", "authority", "header_lines", "host_name", "is_secure", "ranges"]
 
 BODY_LIMIT: Final = 64 << 10
 """Bytes of the body read by default: a health page is a few; more is not needed to know that it is served."""
 _MAX_BODY: Final = 16 << 20
 _NO_HEADERS: Final[tuple[tuple[str, str], ...]] = ()
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+"""Methods whose requests say how long their body is, also where there is none."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(r"[!-~]+")
 _VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
@@ -26,11 +33,17 @@ _VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpProbe:
-    """Options: method, path, host, headers, expect, body, limit, tls; with TLS also sni, alpn, expect_alpn, verify, ca, min_tls."""
+    """Options: version, method, path, host, headers, data, expect, body, limit, tls; with TLS also sni, alpn, expect_alpn, verify,
+    ca, min_tls.
+    """
 
     way: ClassVar[Way] = Way.STREAM
     secure: Secure | None
-    request: bytes
+    asked: Request = field(repr=False)
+    request: bytes = field(repr=False)
+    """The same as bytes of HTTP/1.1."""
+    is_second: bool
+    """HTTP/2: agreed on by ALPN, or by prior knowledge where there is no TLS."""
     to_head: bool
     expect: tuple[tuple[int, int], ...]
     """Status ranges that are ok, both ends included."""
@@ -42,15 +55,17 @@ class HttpProbe:
     @classmethod
     def read(cls, endpoint: Endpoint, options: Options) -> HttpProbe:
         needs_port(endpoint, options)
-        secure = Secure.read(endpoint, options, alpn="http/1.1") if _is_secure(endpoint, options) else None
-        method = options.parsed("method", "GET", _method)
-        path = options.parsed("path", endpoint.path or "/", _path)
-        host = options.parsed("host", _host(endpoint, bool(secure)), _host_header)
-        headers = options.parsed("headers", _NO_HEADERS, _headers)
+        is_second = options.parsed("version", "1.1", _version) == "2"
+        secure = _secure(endpoint, options, is_second=is_second) if is_secure(endpoint, options) else None
+        asked = _asked(endpoint, options, is_secure=bool(secure))
+        if is_second:
+            _check_second(asked, options)
         return cls(
             secure=secure,
-            request=http1.request(method, path, host, headers),
-            to_head=method == "HEAD",
+            asked=asked,
+            request=http1.request(asked.method, asked.path, asked.authority, asked.headers) + asked.body,
+            is_second=is_second,
+            to_head=asked.method == "HEAD",
             expect=options.parsed("expect", ((200, 399),), ranges),
             body=options.text("body").encode(),
             limit=options.number("limit", BODY_LIMIT, low=0, high=_MAX_BODY),
@@ -59,9 +74,19 @@ class HttpProbe:
     def where(self, endpoint: Endpoint) -> Endpoint:
         return endpoint
 
-    def talk(self, endpoint: Endpoint, nonce: int) -> HttpTalk:
+    def talk(self, endpoint: Endpoint, nonce: int) -> HttpTalk | Http2Talk:
         del endpoint, nonce
-        return HttpTalk(self)
+        if not self.is_second:
+            return HttpTalk(self)
+        from reachline.talk.http2 import Http2Talk  # noqa: PLC0415  (only probes that ask for it pay for the library)
+
+        return Http2Talk(self)
+
+    def unexpected(self, status: int, *, found: bool) -> str:
+        """What is wrong with a whole answer, in words; empty where it is as expected."""
+        if not any(low <= status <= high for low, high in self.expect):
+            return f"status {status}"
+        return "" if found else "the body does not contain what is expected"
 
 
 class HttpTalk:
@@ -118,14 +143,8 @@ class HttpTalk:
         return Failure.PROTOCOL if self._broken else None
 
     def _unexpected(self) -> Failure | None:
-        status = self._response.status
-        if not any(low <= status <= high for low, high in self._probe.expect):
-            self.note = f"status {status}"
-            return Failure.STATUS
-        if not self._found:
-            self.note = "the body does not contain what is expected"
-            return Failure.STATUS
-        return None
+        self.note = self._probe.unexpected(self._response.status, found=self._found)
+        return Failure.STATUS if self.note else None
 
 
 def ranges(text: str) -> tuple[tuple[int, int], ...]:
@@ -145,16 +164,59 @@ def ranges(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _is_secure(endpoint: Endpoint, options: Options) -> bool:
+def is_secure(endpoint: Endpoint, options: Options) -> bool:
     """By scheme; for a target that does not say (tcp://), by its port."""
-    by_default = endpoint.scheme in {"https", "tls"} or (endpoint.scheme != "http" and endpoint.port == 443)
+    by_default = endpoint.scheme in {"https", "tls", "grpcs"} or (endpoint.scheme == "tcp" and endpoint.port == 443)
     return options.flag("tls", by_default)
 
 
-def _host(endpoint: Endpoint, secure: bool) -> str:
+def _secure(endpoint: Endpoint, options: Options, *, is_second: bool) -> Secure:
+    if is_second:
+        return Secure.read(endpoint, options, alpn="h2", must="h2")
+    return Secure.read(endpoint, options, alpn="http/1.1")
+
+
+def _asked(endpoint: Endpoint, options: Options, *, is_secure: bool) -> Request:
+    method = options.parsed("method", "GET", _method)
+    data = options.parsed("data", b"", literal)
+    headers = options.parsed("headers", _NO_HEADERS, header_lines)
+    if data or method in _WITH_BODY:
+        headers = (*headers, ("Content-Length", str(len(data))))
+    at_home = endpoint.path if endpoint.scheme in {"http", "https"} else ""
+    return Request(
+        method=method,
+        scheme="https" if is_secure else "http",
+        authority=options.parsed("host", authority(endpoint, is_secure=is_secure), host_name),
+        path=options.parsed("path", at_home or "/", _path),
+        headers=headers,
+        body=data,
+    )
+
+
+def _check_second(asked: Request, options: Options) -> None:
+    """Problems of a request that HTTP/2 cannot carry, or where the library is missing."""
+    try:
+        from reachline.wire import http2  # noqa: PLC0415  (only probes that ask for it pay for the library)
+    except ImportError:
+        options.refuse("version", "2 needs the package h2", "pip install 'reachline[agent]'")
+        return
+    try:
+        http2.check(asked)
+    except LocalProtocolError as error:
+        options.refuse("headers", str(error))
+
+
+def _version(text: str) -> str:
+    if text not in {"1.1", "2"}:
+        raise ValueError("must be 1.1 or 2")
+    return text
+
+
+def authority(endpoint: Endpoint, *, is_secure: bool) -> str:
+    """The Host header of a target: without the port that its scheme means anyway."""
     name = endpoint.host.partition("%")[0]
     name = f"[{name}]" if ":" in name else name
-    return name if endpoint.port == (443 if secure else 80) else f"{name}:{endpoint.port}"
+    return name if endpoint.port == (443 if is_secure else 80) else f"{name}:{endpoint.port}"
 
 
 def _method(text: str) -> str:
@@ -169,13 +231,15 @@ def _path(text: str) -> str:
     return text
 
 
-def _host_header(text: str) -> str:
+def host_name(text: str) -> str:
+    """A host as headers name it; ValueError says the rule."""
     if not _TARGET.fullmatch(text):
         raise ValueError("must be a host name, e.g. api.example")
     return text
 
 
-def _headers(text: str) -> tuple[tuple[str, str], ...]:
+def header_lines(text: str) -> tuple[tuple[str, str], ...]:
+    """Lines of `Name: value`; ValueError says the rule."""
     found = []
     for line in filter(None, map(str.strip, text.split("\n"))):
         name, colon, value = line.partition(":")

@@ -49,6 +49,8 @@ class Answer(NamedTuple):
     name: str
     kind: str
     data: str
+    ttl: int
+    """Seconds it may be kept."""
 
 
 class Message(NamedTuple):
@@ -148,14 +150,19 @@ def _answers(data: bytes, at: int, count: int) -> tuple[Answer, ...]:
         name, at = _name(data, at)
         if at + _RECORD.size > len(data):
             raise RemoteProtocolError("DNS record cut short")
-        kind, cls, _, length = _RECORD.unpack_from(data, at)
+        kind, cls, ttl, length = _RECORD.unpack_from(data, at)
         at += _RECORD.size
         if at + length > len(data):
             raise RemoteProtocolError("DNS record data cut short")
         if cls == _IN:
-            answers.append(Answer(name, _NAMES.get(kind, f"TYPE{kind}"), _data(data, at, length, kind)))
+            answers.append(Answer(name, _NAMES.get(kind, f"TYPE{kind}"), _data(data, at, length, kind), _seconds(ttl)))
         at += length
     return tuple(answers)
+
+
+def _seconds(ttl: int) -> int:
+    """RFC 2181, 8: one with the highest bit set means 0."""
+    return ttl if ttl < 1 << 31 else 0
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
