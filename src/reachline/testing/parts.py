@@ -206,15 +206,19 @@ http {{
 
 @contextlib.contextmanager
 def nginx(
-    directory: Path, *, server: str = "location / { return 200 'ok'; }", certificate: tuple[Path, Path] | None = None
+    directory: Path,
+    *,
+    server: str = "location / { return 200 'ok'; }",
+    certificate: tuple[Path, Path] | None = None,
+    http2: bool = False,
 ) -> Iterator[Running]:
-    """nginx with one server block; `certificate` is (chain, key) and turns TLS on."""
+    """nginx with one server block; `certificate` is (chain, key) and turns TLS on. `http2`: without TLS it speaks nothing else."""
     program, port = require("nginx"), free_port()
     lines = f"ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};" if certificate else ""
     text = _NGINX.format(
         user="user root;" if os.geteuid() == 0 else "",
         port=port,
-        tls=" ssl" if certificate else "",
+        tls=(" ssl" if certificate else "") + (" http2" if http2 else ""),
         server=lines + server,
     )
     (directory / "nginx.conf").write_text(text)
@@ -236,10 +240,10 @@ def dnsmasq(directory: Path, *, records: Mapping[str, str]) -> Iterator[Running]
 
 
 @contextlib.contextmanager
-def redis(directory: Path) -> Iterator[Running]:
-    """An empty redis on loopback that keeps nothing."""
+def redis(directory: Path, *options: str) -> Iterator[Running]:
+    """An empty redis on loopback that keeps nothing; further options as on its command line."""
     program, port = require("redis-server"), free_port()
-    options = ("--save", "", "--appendonly", "no", "--dir", str(directory))
+    options = ("--save", "", "--appendonly", "no", "--dir", str(directory), *options)
     command = (program, "--port", str(port), "--bind", "127.0.0.1", *options)
     with served(command, port=port, log=directory / "redis.log") as running:
         yield running
