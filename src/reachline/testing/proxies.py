@@ -63,7 +63,7 @@ def tinyproxy(directory: Path, *, user: str = "", password: str = "") -> Iterato
 
 
 _SQUID: Final = """
-http_port 127.0.0.1:{port}
+{listen}
 http_access allow all
 cache deny all
 cache_mem 1 MB
@@ -82,14 +82,19 @@ dns_nameservers 127.0.0.1
 
 
 @contextlib.contextmanager
-def squid(directory: Path) -> Iterator[Running]:
+def squid(directory: Path, *, certificate: tuple[Path, Path] | None = None) -> Iterator[Running]:
     """An HTTP proxy with CONNECT to any port, that caches nothing and asks nobody for a password.
 
+    `certificate` is (chain, key): then it is spoken to in TLS, which Debian's squid has by GnuTLS.
     As root it becomes Debian's user `proxy`: it refuses to be anything better.
     """
     program, port = require("squid"), free_port()
     file = directory / "squid.conf"
-    file.write_text(_SQUID.format(port=port, user="proxy" if os.geteuid() == 0 else _me()))
+    listen = f"http_port 127.0.0.1:{port}"
+    if certificate:
+        chain, key = certificate
+        listen = f"https_port 127.0.0.1:{port} tls-cert={chain} tls-key={key}"
+    file.write_text(_SQUID.format(listen=listen, user="proxy" if os.geteuid() == 0 else _me()))
     # Its shared memory is named after the service: two squids of one name cannot live beside each other.
     with served(
         (program, "-N", "-n", f"rl{os.getpid()}x{port}", "-f", str(file)), port=port, log=directory / "squid.log"
