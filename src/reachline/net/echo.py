@@ -163,10 +163,11 @@ class Echo:
         batch, opened.pending, opened.bytes = opened.pending, [], 0
         clocks, post, refused = self._home.clocks, opened.post, 0
         while batch and opened.sock.fileno() >= 0:
+            post.lay(batch)
+            offset = clocks.wall() - clocks.ns()
             began = clocks.ns()
-            offset = clocks.wall() - began
             try:
-                went = post.send(batch)
+                went = post.send()
             except OSError as error:
                 code = error.errno or 0
                 # The error that an earlier request came back with is told once to whoever sends next.
