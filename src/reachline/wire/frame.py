@@ -191,6 +191,8 @@ class MeshReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peer: str
     silent_ms: int | None = None
     """Since its last answer; None: it never answered."""
+    asked_ms: int | None = None
+    """Since its last question came here; None: none came. What arrives although no answer does tells which way is dead."""
     error: str = ""
     """Why nothing can be sent to it, in words."""
     sent: int = 0
@@ -224,6 +226,8 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit
     reports: tuple[Report, ...] = ()
     mesh: tuple[MeshReport, ...] = ()
     """Of all others it measures the way to, in the first part of a round; no news where it is empty."""
+    doubts: tuple[str, ...] = ()
+    """Why the agent doubts itself, in words."""
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True, kw_only=True):

@@ -236,6 +236,11 @@ class Answering:
         span = counted.seen.highest - counted.first + 1
         return Reply(*probe, at_us, 0, counted.birth, span, counted.got, counted.replies)
 
+    def asked_us(self, sender: int, now_us: int) -> int | None:
+        """Since a sender's last probe, or None where none came."""
+        known = self._senders.get(sender)
+        return None if known is None else max(now_us - known.last_us, 0)
+
     def forget(self, sender: int | None = None) -> None:
         """Datagrams (of one sender) were lost here, not on the way: counts begin anew, and nobody takes that for loss."""
         if sender is None:
@@ -279,6 +284,8 @@ _BIRTHS: Final = 4
 """Counts of the other side that are over: a reply of one that comes late is dropped."""
 _LATEST: Final = 2**52
 """Microseconds: a clock that ran for 140 years."""
+_BLUR_US: Final = 2_000
+"""The other agent cannot have held a probe for longer than we waited, but for stamps that are a clock's step off."""
 _MOST: Final = 1_000
 """Round trips kept for an interval's median."""
 
@@ -365,7 +372,8 @@ class Asking:
         """What holds of every true reply, so that a peer that lies spoils no more than its own figures."""
         counts = 0 < reply.replies <= reply.got <= reply.span <= self.sequence and 0 < reply.sequence <= self.sequence
         times = 0 <= reply.received_us <= reply.replied_us <= _LATEST and reply.sent_us <= at_us
-        return counts and times and reply.birth > 0
+        held = reply.replied_us - reply.received_us
+        return counts and times and reply.birth > 0 and held <= at_us - reply.sent_us + _BLUR_US
 
     def _totals(self) -> _Totals:
         newest = self._newest

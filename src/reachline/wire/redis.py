@@ -84,7 +84,7 @@ class Replies:
                 raise RemoteProtocolError("not a Redis reply")
 
     def _check_begun(self) -> None:
-        if self._buffer and self._buffer[:1] not in {b"+", b"-", b":", b"$"}:
+        if self._buffer and self._buffer[0] not in b"+-:$":
             raise RemoteProtocolError("not a Redis reply")
         if len(self._buffer) > MAX_LINE:
             raise RemoteProtocolError(f"reply line of more than {MAX_LINE} bytes")
