@@ -115,8 +115,10 @@ class MeshProber:
 
     def reports(self) -> tuple[MeshReport, ...]:
         """What is known of every peer now."""
-        now_us = self._now_us()
-        return tuple(seen.report(now_us) for seen in self._order)
+        now_us, answers = self._now_us(), self._responder
+        return tuple(
+            seen.report(now_us, answers.asked_ms(seen.peer.agent) if answers else None) for seen in self._order
+        )
 
     def _listen(self, where: str) -> None:
         if self._is_chosen or where == self._where:

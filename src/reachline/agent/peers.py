@@ -64,12 +64,13 @@ class Seen:
         self.finding = find(self.intervals, now_us // 1_000, held=self.finding.loss)
         self.opened_us, self.closes_us = now_us, now_us + length_ms * 1_000
 
-    def report(self, now_us: int) -> MeshReport:
-        """For the next heartbeat."""
+    def report(self, now_us: int, asked_ms: int | None) -> MeshReport:
+        """For the next heartbeat; `asked_ms` is since its last question came here."""
         found, newest = self.finding, next((one for one in reversed(self.intervals) if one.rtt_us is not None), None)
         return MeshReport(
             peer=self.peer.agent,
             silent_ms=None if self.heard_us is None else max(now_us - self.heard_us, 0) // 1_000,
+            asked_ms=asked_ms,
             error=self.error,
             sent=found.sent,
             forward_lost=found.forward_lost,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from reachline.center.matrix import MOST
+from reachline.core.direction import Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
-from reachline.wire.frame import SLICE, Heartbeat, Report
+from reachline.wire.frame import SLICE, Heartbeat, MeshReport, Report
 
 __all__ = ["check"]
 
@@ -14,6 +16,8 @@ _MOST_REPORTS: Final = SLICE * len(Kind)
 """A slice of lines, each by every probe kind."""
 _MOST: Final = 2**40
 """Above any honest count, microsecond or millisecond (12 days in microseconds), far below what a journal can hold."""
+_MOST_MESH: Final = 2**53
+"""Above what any clock of a peer that lies can make of microseconds, and exact in every reader of JSON."""
 _MOST_DOUBT: Final = 7
 _MOST_TEXT: Final = 300
 
@@ -25,8 +29,25 @@ def check(heartbeat: Heartbeat) -> None:
     _refuse(not 0 <= heartbeat.sequence <= _MOST, "sequence", "must be a whole number, not negative")
     _refuse(not 0 <= heartbeat.doubt <= _MOST_DOUBT, "doubt", f"must be 0…{_MOST_DOUBT}")
     _refuse(len(heartbeat.reports) > _MOST_REPORTS, "reports", f"are {len(heartbeat.reports)}, at most {_MOST_REPORTS}")
+    _refuse(len(heartbeat.mesh) > MOST, "mesh", f"are {len(heartbeat.mesh)}, at most {MOST}")
+    for at, told in enumerate(heartbeat.mesh):
+        _mesh(told, f"mesh.{at}")
     for at, report in enumerate(heartbeat.reports):
         _report(report, f"reports.{at}")
+
+
+def _mesh(told: MeshReport, path: str) -> None:
+    _refuse(
+        not 1 <= len(told.peer) <= _MOST_TEXT or len(told.error) > _MOST_TEXT, path, "has an endless text or no peer"
+    )
+    counted = (told.sent, told.forward_lost, told.replied, told.reverse_lost, told.loss, told.delay)
+    known = (told.silent_ms, told.asked_ms, told.rtt_us)
+    numbers = (*counted, *(value for value in known if value is not None))
+    _refuse(min(numbers) < 0 or max(numbers) > _MOST_MESH, path, "has a number below 0 or beyond reason")
+    signed = (told.forward_rise_us, told.reverse_rise_us, told.drift_ppb)
+    _refuse(any(abs(value or 0) > _MOST_MESH for value in signed), path, "has a number beyond reason")
+    _refuse(told.forward_lost > told.sent or told.reverse_lost > told.replied, path, "lost more than was sent")
+    _refuse(max(told.loss, told.delay) > Way.BOTH, path, "names a way that there is not")
 
 
 def _report(report: Report, path: str) -> None:

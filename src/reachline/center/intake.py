@@ -15,6 +15,7 @@ from reachline.abc import Transport
 from reachline.center.abilities import fitted
 from reachline.center.board import Board
 from reachline.center.checks import check
+from reachline.center.mesh import FEATURE, Meshing
 from reachline.center.owner import Owner
 from reachline.center.roster import Agent, Arrival, Refusal
 from reachline.center.session import SEND, Session
@@ -31,14 +32,22 @@ _HELLO: Final[Seconds] = 5.0
 """A peer that connects introduces itself at once; who does not holds a stream for nothing."""
 
 
+_SETTLE: Final[Seconds] = 0.3
+"""When a hundred agents come at once, their hundred parts of the mesh are made three times a second, not a hundred times."""
+
+
 class Intake:
     """All agents' streams. `plan` makes an agent's plan from the document in force and the plan's number."""
 
-    def __init__(self, *, board: Board, owner: Owner, plan: Callable[[Agent, int], Plan]) -> None:
+    def __init__(self, *, board: Board, owner: Owner, plan: Callable[[Agent, int], Plan], mesh: Meshing) -> None:
         self._board = board
         self._owner = owner
         self._plan = plan
+        self._mesh = mesh
         self._sessions: dict[VantageId, Session] = {}
+        self._meshed: set[VantageId] = set()
+        """Those of them that know the mesh."""
+        self._settling: asyncio.TimerHandle | None = None
         self._number = 0
         self._closing: Refusal | None = None
 
@@ -50,7 +59,7 @@ class Intake:
             if refused := self._closing or self._board.roster.refusal(hello):
                 await self._refuse(transport, hello, refused)
                 return
-            await self._serve(transport, frames, hello)
+            await self._serve(transport, frames, hello, peer)
         except RemoteProtocolError as error:
             self._refused("malformed", peer, str(error))
         except (ConnectionError, TimeoutError) as error:
@@ -76,11 +85,11 @@ class Intake:
         self._board.counts["frames_refused", kind] += 1
         log.warning("frame_refused", extra={"kind": kind, "peer": peer, "reason": reason})
 
-    async def _serve(self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello) -> None:
+    async def _serve(self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello, peer: str) -> None:
         await transport.send(
             frame.encode(Welcome(protocol=PROTOCOL, release=__version__, epoch=self._board.version.epoch)), SEND
         )
-        session = self._begin(transport, hello)
+        session = self._begin(transport, hello, peer)
         try:
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(self._speak(session), name=f"speak {session.agent.id}")
@@ -96,13 +105,16 @@ class Intake:
         finally:
             self._end(session)
 
-    def _begin(self, transport: Transport, hello: Hello) -> Session:
+    def _begin(self, transport: Transport, hello: Hello, peer: str) -> Session:
         self._number += 1
         agent = self._board.roster.attach(hello, self._number, self._board.clock())
         session = Session(agent, self._number, transport)
         if older := self._sessions.get(agent.id):
             older.end(f"another agent attached as {agent.id}")
         self._sessions[agent.id] = session
+        self._mesh.attached(hello, peer)
+        (self._meshed.add if FEATURE in hello.features else self._meshed.discard)(agent.id)
+        self.mesh()
         self._give_plan(session)
         self._owner.members()
         log.info("agent_attached", extra={"agent": agent.id, "release": agent.release, "boot": agent.boot})
@@ -113,6 +125,7 @@ class Intake:
         if self._sessions.get(agent.id) is session:
             del self._sessions[agent.id]
         self._board.roster.detach(agent, session.number, is_clean=session.is_clean)
+        self.mesh()
         self._owner.members()
         log.info("agent_detached", extra={"agent": agent.id, "is_clean": session.is_clean})
 
@@ -160,12 +173,14 @@ class Intake:
             ends_round = part == parts and not heartbeat.urgent
             record = self._owner.report(agent.id, heartbeat.reports, doubt=heartbeat.doubt, ends_round=ends_round)
             agent.record = max(agent.record, record)
+            self._mesh.heard(agent.id, heartbeat.mesh, self._board.clock())
         session.received(heartbeat.sequence)
 
     def replan(self) -> None:
         """A new document: every agent gets its new plan."""
         for session in self._sessions.values():
             self._give_plan(session)
+        self.mesh()
 
     def _give_plan(self, session: Session) -> None:
         self._number += 1
@@ -184,6 +199,18 @@ class Intake:
         hint = self._hint()
         for session in self._sessions.values():
             session.hint(hint)
+
+    def mesh(self) -> None:
+        """Agents came, went or are reached elsewhere: each is told its part in the mesh, soon, and once for all that moves now."""
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().call_later(_SETTLE, self._tell_mesh)
+
+    def _tell_mesh(self) -> None:
+        self._settling = None
+        knowing = [session for id_, session in self._sessions.items() if id_ in self._meshed]
+        parts = self._mesh.parts([session.agent.id for session in knowing])
+        for session in knowing:
+            session.mesh(parts[session.agent.id])
 
     def _hint(self) -> Hint:
         standings = [one for cell in self._board.cells() for one in cell.value.snapshot.standings]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -22,6 +23,7 @@ from reachline.center.explained import Explainer
 from reachline.center.hold import Hold
 from reachline.center.intake import Intake
 from reachline.center.ledgers import Compiled, compiled
+from reachline.center.mesh import Meshing, MeshRules
 from reachline.center.owner import Owner
 from reachline.center.reloading import Documents, Source, digest
 from reachline.center.remembered import remembered
@@ -29,12 +31,14 @@ from reachline.center.roster import Agent, Expected, Roster
 from reachline.center.stream import Stream
 from reachline.core.ledger import Ledger
 from reachline.doors import reach
+from reachline.doors.effective import effective
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, rpc
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.wire.frame import Plan
+from reachline.wire.mesh import KEY
 
 __all__ = ["Options", "Started", "run"]
 
@@ -42,6 +46,10 @@ log = logging.getLogger("reachline.center")
 
 _GRACE: Final[Seconds] = 1.0
 """For agents and readers to take their goodbye; the whole end stays below five seconds."""
+
+
+_FRESH_MS: Final = 10_000
+"""What an agent said of the mesh speaks of now for two of its intervals at least."""
 
 
 class Started(NamedTuple):
@@ -76,6 +84,7 @@ class _Parts(NamedTuple):
     owner: Owner
     intake: Intake
     documents: Documents
+    mesh: Meshing
 
 
 async def run(
@@ -163,18 +172,21 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     def plan(agent: Agent, number: int) -> Plan:
         return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number)
 
-    intake = Intake(board=board, owner=owner, plan=plan)
+    mesh = Meshing(os.urandom(KEY), roster)
+    mesh.reconfigure(_mesh(document))
+    intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
     owner.published = intake.hint
 
     def apply(document: Document) -> None:
         for gone in roster.expect(_expected(document)):
             intake.end(gone, "the document no longer names this agent")
         owner.reconfigure(compiled(document))
+        mesh.reconfigure(_mesh(document))
         intake.replan()
         options.adopted(document)
 
     documents.apply = apply
-    return _Parts(board, stream, owner, intake, documents)
+    return _Parts(board, stream, owner, intake, documents, mesh)
 
 
 def _ledgers(wanted: Mapping[Scope, Compiled], recovered: Recovered, board: Board, now_ms: int) -> dict[Scope, Ledger]:
@@ -200,6 +212,18 @@ def _expected(document: Document) -> dict[VantageId, Expected]:
         )
         for name, agent in document.agents.items()
     }
+
+
+def _mesh(document: Document) -> MeshRules:
+    beat = min(effective(document, name).settings.judge.heartbeat for name in document.clusters)
+    return MeshRules(
+        enabled=document.mesh.enabled,
+        interval_ms=round(1_000 * document.mesh.every),
+        peers=document.mesh.peers,
+        # One heartbeat may be lost and one late, as for a vote.
+        fresh_ms=max(round(2_500 * beat), _FRESH_MS),
+        reached={name: agent.mesh for name, agent in document.agents.items() if agent.mesh},
+    )
 
 
 async def _agents_served(document: Document, options: Options, parts: _Parts) -> rpc.Server:
@@ -240,6 +264,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         document=lambda: parts.documents.current,
         explain=explainer.explain,
         journal_figures=journal.figures,
+        mesh=lambda: parts.mesh.document(parts.board.clock()),
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

@@ -1,4 +1,4 @@
-"""What is to be said to one agent: the newest plan, the newest hint, the highest acknowledgement. Never a growing queue.
+"""What is to be said to one agent: the newest plan, hint and mesh, the highest acknowledgement. Never a growing queue.
 
 Two tasks: `speak` sends and waits for nothing but the agent, `acknowledge` waits for the journal and sends nothing.
 """
@@ -13,7 +13,7 @@ from reachline.abc import Transport
 from reachline.center.roster import Agent
 from reachline.model import Seconds
 from reachline.wire import frame
-from reachline.wire.frame import Ack, Bye, Hint, Plan
+from reachline.wire.frame import Ack, Bye, Hint, Mesh, Plan
 
 __all__ = ["SEND", "Session"]
 
@@ -34,6 +34,8 @@ class Session:
         self._plan: Plan | None = None
         self._hint = Hint()
         self._hinted: Hint | None = self._hint
+        self._mesh = self._meshed = Mesh()
+        """Its part in the mesh, and what of it was said."""
         self._received = 0
         self._acknowledged = 0
         """Of what was received: told to the agent, or about to be."""
@@ -57,6 +59,12 @@ class Session:
             open=tuple(line for line in hint.open if line in lines),
         )
         if self._hint != self._hinted:
+            self._wake.set()
+
+    def mesh(self, part: Mesh) -> None:
+        """Its part in the mesh; replaces one that was not sent yet."""
+        self._mesh = part
+        if part != self._meshed:
             self._wake.set()
 
     def received(self, sequence: int) -> None:
@@ -96,6 +104,9 @@ class Session:
         if self._hint != self._hinted:
             self._hinted = self._hint
             await self._send(self._hint)
+        if self._mesh != self._meshed:
+            self._meshed = self._mesh
+            await self._send(self._mesh)
         if self._acknowledged > self._said:
             self._said = self._acknowledged
             await self._send(Ack(sequence=self._said))

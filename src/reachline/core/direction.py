@@ -33,8 +33,8 @@ _LIMIT_PART: Final = 10
 """…and neither is one below a tenth of the base round trip: long paths wander by that much."""
 _DRIFT_PPB: Final = 1_000_000
 """Twice what NTP may slew a clock by (500 ppm). A difference that moves faster is no drift."""
-_GAP_MS: Final = 900_000
-"""As long as intervals are kept: drift is not carried on for longer than it was ever watched."""
+_MOST_US: Final = 3_600_000_000
+"""An hour: no path holds a datagram that long, a peer that lies may say so."""
 
 _ENTER_MILLI: Final = 10
 _EXIT_MILLI: Final = 5
@@ -192,6 +192,8 @@ def _delayed(found: Finding, points: Sequence[_Point], now_ms: int) -> Finding:
         return found
     limit = _limit(sum(point.total for point in base) // len(base))
     clock = _clock(base)
+    if abs(clock.drift_ppb) > _DRIFT_PPB:
+        return found
     found = found._replace(drift_ppb=clock.drift_ppb)
     if not _holds(clock, base, newest[-1].at_ms, limit):
         return found
@@ -199,6 +201,8 @@ def _delayed(found: Finding, points: Sequence[_Point], now_ms: int) -> Finding:
     reverse = min(point.reverse + clock.at(point.at_ms) for point in newest)
     there = forward - _median([point.forward - clock.at(point.at_ms) for point in base])
     back = reverse - _median([point.reverse + clock.at(point.at_ms) for point in base])
+    if max(abs(there), abs(back)) > _MOST_US:
+        return found
     return found._replace(delay=_risen(there, back, limit), forward_rise_us=there, reverse_rise_us=back)
 
 
@@ -225,8 +229,6 @@ def _clock(base: Sequence[_Point]) -> _Clock:
 
 def _holds(clock: _Clock, base: Sequence[_Point], now_ms: int, limit: int) -> bool:
     """Whether the clocks are known well enough now: their scatter, carried on as far as the base is behind, is well below a rise."""
-    if abs(clock.drift_ppb) > _DRIFT_PPB or now_ms - base[-1].at_ms > _GAP_MS:
-        return False
     scatter = _median([abs(point.offset - clock.at(point.at_ms)) for point in base])
     span = max(base[-1].at_ms - base[0].at_ms, 1)
     return scatter * (span + now_ms - base[-1].at_ms) <= limit // 4 * span

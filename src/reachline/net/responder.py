@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from reachline.net.stamped import Address, Arrival, Stamped, shown
-from reachline.wire.mesh import SIZE, Answering, Drop, pack_reply, pair_key, read_probe
+from reachline.wire.mesh import SIZE, Answering, Drop, identity, pack_reply, pair_key, read_probe
 
 __all__ = ["Responder"]
 
@@ -46,6 +46,11 @@ class Responder:
     def adopt(self, key: bytes) -> None:
         """Answer to what is sealed by this key from now on; empty: to nobody."""
         self._key = key
+
+    def asked_ms(self, agent: str) -> int | None:
+        """Since the last probe of this agent, in ms; None where none came."""
+        ago = self._answering.asked_us(identity(agent), self._socket.now_us())
+        return None if ago is None else ago // 1_000
 
     def ready(self) -> None:
         """Answer what came, a slice at most."""

@@ -11,6 +11,7 @@ from reachline.center.owner import Owner
 from reachline.center.stream import Stream
 from reachline.doors.settings import Document
 from reachline.model import LineId, Seconds
+from reachline.wire.matrix import MeshDocument
 
 __all__ = ["Desk"]
 
@@ -26,6 +27,8 @@ class Desk:
     explain: Callable[[LineId, Seconds | None], Awaitable[Mapping[str, object]]]
     """Of a known line, now or at a Unix time."""
     journal_figures: Callable[[], Mapping[str, float]]
+    mesh: Callable[[], MeshDocument]
+    """What agents found out of the ways between each other."""
     token: str = ""
     console: Path | None = None
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
 from reachline.center.board import Cluster, dumps
 from reachline.model import Line, LineId
-from reachline.wire import view
+from reachline.wire import matrix, view
 
 __all__ = ["json_answer", "routes", "unknown_cluster"]
 
@@ -140,6 +140,11 @@ def _status(router: APIRouter, desk: Desk) -> None:
     async def agents() -> Response:
         """Every agent that is expected or has joined."""
         return json_answer({"now": round(time.time(), 3), "agents": board.roster.rows(board.clock())})
+
+    @router.get("/mesh", responses={200: {"model": model(matrix.MeshDocument)}})
+    async def mesh() -> Response:
+        """Every way between two agents: heard or silent, loss and delay rise each way, and which way is at fault."""
+        return json_answer(desk.mesh())
 
     @router.get("/config")
     async def config() -> Response:

@@ -1,0 +1,140 @@
+"""What agents found out of the ways between each other: the newest word of each of an ordered pair. For people, never evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline.core.direction import Way
+from reachline.model import VantageId
+from reachline.wire.frame import MeshReport
+from reachline.wire.matrix import MeshWay
+
+__all__ = ["MOST", "Matrix"]
+
+MOST: Final = 256
+"""Others that one agent may tell of."""
+_SILENT_MS: Final = 5_000
+"""Without an answer for so long (25 probes at the usual pace) a way is silent."""
+_WORDS: Final = {Way.NEITHER: "", Way.FORWARD: "forward", Way.REVERSE: "reverse", Way.BOTH: "both"}
+_TURNED: Final = {Way.FORWARD: Way.REVERSE, Way.REVERSE: Way.FORWARD}
+
+
+class _Told(NamedTuple):
+    report: MeshReport
+    at_ms: int
+
+
+class _Side(NamedTuple):
+    """One direction's figures, as the agent that asked tells them."""
+
+    sent: int
+    lost: int
+    rise_us: int | None
+
+
+class Matrix:
+    """Written by the center's loop. Bounded by the agents that are kept, and `MOST` for each."""
+
+    def __init__(self) -> None:
+        self._told: dict[VantageId, dict[str, _Told]] = {}
+
+    def take(self, vantage: VantageId, reports: Sequence[MeshReport], now_ms: int) -> None:
+        """An agent's newest word on all others: what it no longer speaks of is forgotten."""
+        if reports:
+            self._told[vantage] = {each.peer: _Told(each, now_ms) for each in reports if each.peer != vantage}
+
+    def keep(self, agents: Iterable[VantageId]) -> None:
+        """These agents are there, and no others: who left tells nothing and nothing is told of it."""
+        known = frozenset(agents)
+        self._told = {
+            vantage: {peer: told for peer, told in row.items() if peer in known}
+            for vantage, row in self._told.items()
+            if vantage in known
+        }
+
+    def ways(self, now_ms: int, *, fresh_ms: int, silent_ms: int = _SILENT_MS) -> list[MeshWay]:
+        """Every way that anybody knows of, by vantage and peer."""
+        view = _View(self._told, now_ms, fresh_ms, max(silent_ms, _SILENT_MS))
+        pairs = {(str(one), other) for one, row in self._told.items() for other in row}
+        return [view.way(one, other) for one, other in sorted(pairs | {(other, one) for one, other in pairs})]
+
+
+class _View(NamedTuple):
+    """All that was told, as of now."""
+
+    told: Mapping[VantageId, Mapping[str, _Told]]
+    now_ms: int
+    fresh_ms: int
+    silent_ms: int
+
+    def way(self, one: str, other: str) -> MeshWay:
+        """The way from one to the other: its own word, or the other's read backwards where that alone is fresh or there."""
+        own, mirrored = self._word(one, other), self._word(other, one)
+        is_own = own is not None and (mirrored is None or self._is_fresh(own) or not self._is_fresh(mirrored))
+        told = own if is_own else mirrored
+        assert told is not None
+        state = self._state(told)
+        found = told.report
+        there = _Side(found.sent, found.forward_lost, found.forward_rise_us)
+        back = _Side(found.replied, found.reverse_lost, found.reverse_rise_us)
+        loss, delay = Way(found.loss), Way(found.delay)
+        if not is_own:
+            there, back, loss, delay = back, there, _TURNED.get(loss, loss), _TURNED.get(delay, delay)
+        if state == "silent":
+            loss, delay = self._dead(one, other), Way.NEITHER
+        return {
+            "vantage": one,
+            "peer": other,
+            "told_by": one if is_own else other,
+            "state": state,
+            "age": round(max(self.now_ms - told.at_ms, 0) / 1_000, 3),
+            "silent": None if found.silent_ms is None else found.silent_ms / 1_000,
+            "error": found.error,
+            "rtt": _seconds(found.rtt_us),
+            "sent": there.sent,
+            "lost": there.lost,
+            "loss": _rate(there),
+            "rise": _seconds(there.rise_us),
+            "sent_back": back.sent,
+            "lost_back": back.lost,
+            "loss_back": _rate(back),
+            "rise_back": _seconds(back.rise_us),
+            "losing": "" if state == "stale" else _WORDS[loss],
+            "delayed": "" if state == "stale" else _WORDS[delay],
+            "drift": None if found.drift_ppb is None else found.drift_ppb / 1_000,
+            "stepped": found.stepped,
+        }
+
+    def _word(self, one: str, other: str) -> _Told | None:
+        return self.told.get(VantageId(one), {}).get(other)
+
+    def _is_fresh(self, told: _Told) -> bool:
+        return self.now_ms - told.at_ms <= self.fresh_ms
+
+    def _state(self, told: _Told) -> str:
+        if not self._is_fresh(told):
+            return "stale"
+        silent = told.report.silent_ms
+        return "silent" if silent is None or silent > self.silent_ms else "heard"
+
+    def _dead(self, one: str, other: str) -> Way:
+        """Which way nothing comes through, by what arrives at either end; nothing is said while only one end speaks."""
+        here, there = self._word(one, other), self._word(other, one)
+        if here is None or there is None or not (self._is_fresh(here) and self._is_fresh(there)):
+            return Way.NEITHER
+        is_dead, is_dead_back = not self._arrives(there), not self._arrives(here)
+        return Way(Way.FORWARD * is_dead | Way.REVERSE * is_dead_back)
+
+    def _arrives(self, told: _Told) -> bool:
+        """Whether the other one's questions come to who told this."""
+        asked = told.report.asked_ms
+        return asked is not None and asked <= self.silent_ms
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _rate(side: _Side) -> float | None:
+    return side.lost / side.sent if side.sent else None

@@ -1,0 +1,137 @@
+"""Who asks whom in the mesh, where, by which keys, and what came of it. Sends nothing: the intake asks for each agent's part.
+
+The secret is drawn anew at each start of a center; who asks by an old key counts from the first answer to the new one, so that a
+restart is no loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from reachline.center.matrix import Matrix
+from reachline.center.roster import Roster
+from reachline.model import VantageId
+from reachline.wire.frame import Hello, Mesh, MeshReport, Peer
+from reachline.wire.matrix import MeshDocument
+from reachline.wire.mesh import identity, key_of, pair_key
+
+__all__ = ["FEATURE", "MeshRules", "Meshing", "neighbours"]
+
+FEATURE: Final = "mesh"
+"""An agent that names it understands the mesh's frame."""
+_WILD: Final = frozenset(("0.0.0.0", "::"))
+
+
+class MeshRules(NamedTuple):
+    """What the document says. `reached` is where it says that agents are reached."""
+
+    enabled: bool = True
+    interval_ms: int = 200
+    peers: int = 100
+    fresh_ms: int = 25_000
+    """How old what an agent said may be and still speak of now."""
+    reached: Mapping[str, str] = {}
+
+
+class Meshing:
+    """Written by the center's loop."""
+
+    def __init__(self, secret: bytes, roster: Roster) -> None:
+        self._secret, self._roster = secret, roster
+        self.rules = MeshRules()
+        self._announced: dict[VantageId, str] = {}
+        """Where agents said that they answer."""
+        self._known: dict[tuple[str, str], Peer] = {}
+        self._matrix = Matrix()
+
+    def reconfigure(self, rules: MeshRules) -> None:
+        """Another document is in force."""
+        self.rules = rules
+
+    def attached(self, hello: Hello, peer: str) -> None:
+        """An agent came, from the gRPC peer `peer`: where does it answer?"""
+        self._announced.pop(VantageId(hello.agent), None)
+        if hello.mesh and (where := _reached(hello, peer)):
+            self._announced[VantageId(hello.agent)] = where
+
+    def heard(self, agent: VantageId, reports: Sequence[MeshReport], now_ms: int) -> None:
+        """What an agent found out of the others."""
+        self._matrix.take(agent, reports, now_ms)
+
+    def document(self, now_ms: int) -> MeshDocument:
+        """All that is known, for people."""
+        rules, addresses = self.rules, self.addresses()
+        members = sorted(self._roster.localities())
+        self._matrix.keep(members if rules.enabled else ())
+        return {
+            "enabled": rules.enabled,
+            "every": rules.interval_ms / 1_000,
+            "agents": [{"agent": one, "address": addresses.get(one)} for one in members],
+            "ways": self._matrix.ways(now_ms, fresh_ms=rules.fresh_ms, silent_ms=10 * rules.interval_ms),
+        }
+
+    def addresses(self) -> dict[VantageId, str]:
+        """Where each agent of the roster that can be asked is reached, by name."""
+        if not self.rules.enabled:
+            return {}
+        members = sorted(self._roster.localities())
+        self._announced = {one: where for one, where in self._announced.items() if one in set(members)}
+        found = {one: self.rules.reached.get(one) or self._announced.get(one, "") for one in members}
+        return {one: where for one, where in found.items() if where}
+
+    def parts(self, agents: Sequence[VantageId]) -> dict[VantageId, Mesh]:
+        """What these agents must do."""
+        addresses = self.addresses()
+        known, self._known = self._known, {}
+        return {agent: self._part(agent, addresses, known) for agent in agents}
+
+    def _part(
+        self, agent: VantageId, addresses: Mapping[VantageId, str], known: Mapping[tuple[str, str], Peer]
+    ) -> Mesh:
+        if not self.rules.enabled:
+            return Mesh()
+        others = neighbours(sorted(addresses.keys() | {agent}), agent, self.rules.peers)
+        peers = []
+        for other in others:
+            peer = known.get((agent, other))
+            if peer is None or peer.address != addresses[other]:
+                key = pair_key(key_of(self._secret, other), identity(agent))
+                peer = Peer(agent=other, address=addresses[other], key=key)
+            self._known[agent, other] = peer
+            peers.append(peer)
+        return Mesh(
+            key=key_of(self._secret, agent),
+            listen=self.rules.reached.get(agent, ""),
+            interval_ms=self.rules.interval_ms,
+            peers=tuple(peers),
+        )
+
+
+def neighbours(names: Sequence[VantageId], me: VantageId, most: int) -> tuple[VantageId, ...]:
+    """Whom `me` asks of these sorted names: all others, or the nearest of a ring, as many on either side: who asks is asked."""
+    count, place = len(names), names.index(me)
+    if count - 1 <= most:
+        return tuple(name for name in names if name != me)
+    side = most // 2
+    return tuple(names[(place + step) % count] for step in (*range(-side, 0), *range(1, side + 1)))
+
+
+def _reached(hello: Hello, peer: str) -> str:
+    """Where others reach what the agent bound: a wildcard stands for its own source address, or the one it came from."""
+    host, _, port = hello.mesh.rpartition(":")
+    bare = host.strip("[]")
+    if not (bare and port.isdecimal() and 0 < int(port) < 65_536):
+        return ""
+    if bare in _WILD:
+        bare = next((one for one in hello.sources if (":" in one) == (":" in bare)), "") or _came_from(peer)
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
+def _came_from(peer: str) -> str:
+    """The host of a gRPC peer, `ipv4:10.0.0.3:52100` or `ipv6:%5B::1%5D:52100`; this machine for a Unix socket."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return "127.0.0.1"
+    return urlsplit(f"tcp://{rest}").hostname or "127.0.0.1"
