@@ -96,10 +96,16 @@ def squid(directory: Path, *, certificate: tuple[Path, Path] | None = None) -> I
         listen = f"https_port 127.0.0.1:{port} tls-cert={chain} tls-key={key}"
     file.write_text(_SQUID.format(listen=listen, user="proxy" if os.geteuid() == 0 else _me()))
     # Its shared memory is named after the service: two squids of one name cannot live beside each other.
-    with served(
-        (program, "-N", "-n", f"rl{os.getpid()}x{port}", "-f", str(file)), port=port, log=directory / "squid.log"
-    ) as running:
-        yield running
+    service = f"rl{os.getpid()}x{port}"
+    command = (program, "-N", "-n", service, "-f", str(file))
+    with served(command, port=port, log=directory / "squid.log") as running:
+        try:
+            yield running
+        finally:
+            running.process.kill()  # asked to end it takes two seconds, and it has nothing to keep but that memory
+            running.process.wait()
+            for left in Path("/dev/shm").glob(f"{service}-*"):
+                left.unlink(missing_ok=True)
 
 
 _UNBOUND: Final = """
