@@ -104,7 +104,7 @@ def squid(directory: Path, *, certificate: tuple[Path, Path] | None = None) -> I
         finally:
             running.process.kill()  # asked to end it takes two seconds, and it has nothing to keep but that memory
             running.process.wait()
-            for left in Path("/dev/shm").glob(f"{service}-*"):
+            for left in Path("/dev/shm").glob(f"{service}-*"):  # noqa: S108 (where shm_open keeps it)
                 left.unlink(missing_ok=True)
 
 
