@@ -33,6 +33,7 @@ log = logging.getLogger("reachline.up")
 LOCAL: Final = "local"
 """The one agent of a document that names none."""
 _TOKEN: Final = "REACHLINE_AGENT_TOKEN"  # noqa: S105  the variable's name
+_MESH: Final = "127.0.0.1:0"
 _FIRST_WAIT: Final[Seconds] = 0.5
 """Before a child that died is started again; doubles up to…"""
 _LONGEST_WAIT: Final[Seconds] = 30.0
@@ -221,6 +222,8 @@ def _agent(name: str, settings: AgentSettings, house: _House) -> _Child:
     arguments = ["agent", "--id", name, "--center", house.socket, "--log-level", house.setup.log_level]
     arguments += ["--zone", place.zone] if place.zone else []
     arguments += ["--region", place.region] if place.region else []
+    # One machine: they answer each other on loopback, where nobody else asks.
+    arguments += [] if settings.mesh else ["--mesh", _MESH]
     for source in settings.sources:
         arguments += ["--source", source]
     token = {_TOKEN: settings.token.get_secret_value()} if settings.token else {}
