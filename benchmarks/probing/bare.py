@@ -10,9 +10,9 @@ import time
 from random import Random
 from typing import Final
 
+from benchmarks.probing.asking import Target
 from benchmarks.probing.ours import WINDOW, cpu
 from benchmarks.probing.results import Sample
-from benchmarks.probing.target import Target
 
 from reachline.model import Seconds
 from reachline.net.kernel import SO_TIMESTAMPNS

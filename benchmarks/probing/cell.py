@@ -10,50 +10,11 @@ import sys
 from pathlib import Path
 
 import msgspec
-from benchmarks.probing import exporter, lab, longrun, ours, peers, role
+from benchmarks.probing import exporter, lab, longrun, ours, peers
+from benchmarks.probing.asking import Asked, Paced, Sampled
 from benchmarks.probing.bare import bare
-from benchmarks.probing.results import Agent, Pace, Profile, Sample
-from benchmarks.probing.target import Target
 
-__all__ = ["Asked", "Paced", "Sampled", "Worked"]
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cell is to do."""
-
-    side: str
-    kind: str = "tcp"
-    target: Target
-    seconds: float = 1.0
-    is_profiled: bool = False
-    directory: str = ""
-    """Where the C programs are; of an agent, its center's socket."""
-    process: int = 0
-    port: int = 0
-    """Of the exporter."""
-    amount: int = 0
-    """Probes a second, or lines."""
-
-
-class Sampled(msgspec.Struct, frozen=True):
-    """A saturated cell."""
-
-    sample: Sample
-    profile: Profile | None = None
-
-
-class Paced(msgspec.Struct, frozen=True):
-    """A cell at a fixed rate."""
-
-    pace: Pace
-    profile: Profile | None = None
-
-
-class Worked(msgspec.Struct, frozen=True):
-    """A whole agent."""
-
-    agent: Agent
-    profile: Profile | None = None
+__all__ = ["main"]
 
 
 def sampled(asked: Asked) -> Sampled:
@@ -82,10 +43,6 @@ def main(name: str, words: str) -> object:
         case "paced":
             run = ours.paced(asked.amount, asked.target, asked.seconds, is_profiled=asked.is_profiled)
             return Paced(*asyncio.run(run))
-        case "agent":
-            return Worked(
-                *asyncio.run(role.work(asked.amount, asked.directory, asked.seconds, is_profiled=asked.is_profiled))
-            )
         case "memory":
             return longrun.memory(asked.amount)
         case "drift":

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from benchmarks.probing.asking import LOOPBACK, Target
 from benchmarks.probing.process import on_core
 from benchmarks.probing.results import Sample
-from benchmarks.probing.target import LOOPBACK, Target
 
 from reachline.model import Seconds
 from reachline.testing import parts

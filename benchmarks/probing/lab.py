@@ -18,10 +18,11 @@ from typing import Final
 from unittest import SkipTest
 
 import msgspec
+from benchmarks.probing.asking import Target
 from benchmarks.probing.ours import job, nested, quantile
 from benchmarks.probing.process import CellError, cell, on_core
 from benchmarks.probing.results import Offset
-from benchmarks.probing.target import Target, served
+from benchmarks.probing.target import served
 
 from reachline.model import Clock, Failure, Seconds
 from reachline.net.engine import Phases
@@ -206,7 +207,7 @@ def _one(  # noqa: PLR0917
     addresses = tuple(box.address(number) for number in range(1, LINES + 1))
     wanted = Wanted(case=case, seconds=seconds, addresses=addresses, port=target.tcp[0])
     with on_core(cores[1]), _captured(box.device, _FILTERS[case.kind], file):
-        seen = cell("lab", wanted, list[list[int | None]], core=cores[0], seconds=seconds)
+        seen = cell(("cell", "lab"), wanted, list[list[int | None]], core=cores[0], seconds=seconds)
     return compared(case, addresses, seen, trips(file.read_bytes()))
 
 

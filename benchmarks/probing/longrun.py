@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+from benchmarks.probing.asking import Target
 from benchmarks.probing.ours import Kept, job, nested
 from benchmarks.probing.results import Drift, Memory
-from benchmarks.probing.target import Target
 
 from reachline.core.window import NEWEST, Columns, Window
 from reachline.model import Clock, Kind, Seconds

@@ -14,12 +14,13 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 import msgspec
-from benchmarks.probing import exporter, lab, peers, role
-from benchmarks.probing.cell import Asked, Paced, Sampled, Worked
+from benchmarks.probing import exporter, lab, peers
+from benchmarks.probing.asking import Asked, Heard, Paced, Sampled, Target, Work, Worked
+from benchmarks.probing.ours import quantile
 from benchmarks.probing.process import ROOT, CellError, cell, module, on_core
 from benchmarks.probing.results import Agent, Drift, Memory, Offset, Pace, Profile, Results, Run, Sample
 from benchmarks.probing.table import verdicts
-from benchmarks.probing.target import Target, served, tls_served
+from benchmarks.probing.target import served, tls_served
 
 from reachline.model import Seconds
 from reachline.testing.bench import machine
@@ -73,11 +74,11 @@ class _Bench:
         self.exporter = (0, 0)
         self.lacks: dict[str, str] = {}
 
-    def cell(self, place: str, name: str, asked: Asked, kind: type[T]) -> T | None:
+    def cell(self, place: str, words: tuple[str, ...], asked: Asked, kind: type[T]) -> T | None:
         """Runs a cell in a process of its own on its core; None where it failed, which is then told under `place`."""
         core = self.other if asked.side == "blackbox" else self.prober  # the exporter itself is on the prober's
         try:
-            return cell(name, asked, kind, core=core, seconds=asked.seconds)
+            return cell(words, asked, kind, core=core, seconds=asked.seconds)
         except CellError as lack:
             self.lacks[place] = str(lack)
             self.tell(f"{place}: {lack}")
@@ -110,7 +111,7 @@ class _Bench:
                     if lack := self.why_not(kind, side):
                         self.lacks[f"{kind} by {side}"] = lack
                         continue
-                    if found := self.cell(f"{kind} by {side}", "rate", self.asked(side, kind), Sampled):
+                    if found := self.cell(f"{kind} by {side}", ("cell", "rate"), self.asked(side, kind), Sampled):
                         seen.setdefault(kind, {}).setdefault(side, []).append(found.sample)
         return {kind: {side: tuple(all_) for side, all_ in sides.items()} for kind, sides in seen.items()}
 
@@ -120,7 +121,7 @@ class _Bench:
             return ()
         self.tell(f"{self.plan.rate} connects a second")
         asked = self.asked("engine", seconds=self.plan.paced, amount=self.plan.rate)
-        found = [self.cell("paced", "paced", asked, Paced) for _ in range(min(self.plan.rounds, _FEW))]
+        found = [self.cell("paced", ("cell", "paced"), asked, Paced) for _ in range(min(self.plan.rounds, _FEW))]
         return tuple(each.pace for each in found if each)
 
     def agent(self) -> Agent | None:
@@ -131,33 +132,33 @@ class _Bench:
         worked, heard = self._worked(is_profiled=False)
         if worked is None:
             return None
-        whole = max(heard.reports, 1) * self.plan.agent  # seconds of lines
+        late = sorted(heard.late_us)
         return msgspec.structs.replace(
             worked.agent,
-            ended=heard.ok / whole * worked.agent.lines,
-            late_p50_us=role.share_late(heard, 0.5),
-            late_p99_us=role.share_late(heard, 0.99),
+            ended=heard.ok / self.plan.agent,
+            late_p50_us=quantile(late, 0.5),
+            late_p99_us=quantile(late, 0.99),
             bad=heard.failed,
         )
 
-    def _worked(self, *, is_profiled: bool) -> tuple[Worked | None, role.Heard]:
+    def _worked(self, *, is_profiled: bool) -> tuple[Worked | None, Heard]:
         plan = self.plan
         given, socket = self.directory / "work.json", self.directory / "center.sock"
-        given.write_bytes(msgspec.json.encode(role.Work(lines=plan.rate, heartbeat=plan.agent, target=self.target)))
+        given.write_bytes(msgspec.json.encode(Work(lines=plan.rate, heartbeat=plan.agent, target=self.target)))
         with on_core(self.other):
             center = subprocess.Popen(
-                module("role", str(socket), str(given)), cwd=ROOT, stdout=subprocess.PIPE, text=True
+                module("center", str(socket), str(given)), cwd=ROOT, stdout=subprocess.PIPE, text=True
             )
         assert center.stdout is not None
         try:
             if center.stdout.readline() != "ready\n":
                 raise RuntimeError("the benchmark's center did not start")
             asked = self.asked("agent", seconds=plan.agent, amount=plan.rate, is_profiled=is_profiled)
-            worked = self.cell("agent", "agent", msgspec.structs.replace(asked, directory=str(socket)), Worked)
+            worked = self.cell("agent", ("role",), msgspec.structs.replace(asked, directory=str(socket)), Worked)
         finally:
             center.terminate()
             said, _ = center.communicate()
-        return worked, msgspec.json.decode(said, type=role.Heard)
+        return worked, msgspec.json.decode(said, type=Heard)
 
     def lab(self) -> tuple[Offset, ...]:
         """Round trips against packets."""
@@ -175,8 +176,8 @@ class _Bench:
         if "memory" not in self.plan.cells:
             return None, None
         self.tell(f"memory, and {self.plan.drift:.0f} s of all kinds at once")
-        memory = self.cell("memory", "memory", self.asked("memory", amount=self.plan.lines), Memory)
-        return memory, self.cell("memory", "drift", self.asked("drift", seconds=self.plan.drift), Drift)
+        memory = self.cell("memory", ("cell", "memory"), self.asked("memory", amount=self.plan.lines), Memory)
+        return memory, self.cell("memory", ("cell", "drift"), self.asked("drift", seconds=self.plan.drift), Drift)
 
     def profiles(self, short: Sequence[str]) -> dict[str, Profile]:
         """Of our own cells that fall short, measured once more."""
@@ -187,11 +188,11 @@ class _Bench:
         self.tell(f"profile: {name}")
         if name in _KINDS:
             asked = self.asked("engine", name, is_profiled=True, seconds=max(self.plan.seconds, _PROFILED))
-            sampled = self.cell("profile", "rate", asked, Sampled)
+            sampled = self.cell("profile", ("cell", "rate"), asked, Sampled)
             return sampled.profile if sampled else None
         if name == "paced":
             asked = self.asked(name, is_profiled=True, seconds=self.plan.paced, amount=self.plan.rate)
-            paced = self.cell("profile", "paced", asked, Paced)
+            paced = self.cell("profile", ("cell", "paced"), asked, Paced)
             return paced.profile if paced else None
         worked = self._worked(is_profiled=True)[0] if name == "agent" else None
         return worked.profile if worked else None

@@ -13,9 +13,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
+from benchmarks.probing.asking import Target
 from benchmarks.probing.results import Pace, Profile, Sample
 from benchmarks.probing.sampling import Sampler
-from benchmarks.probing.target import Target
 
 from reachline.core.window import Columns, Window
 from reachline.model import Clock, Endpoint, Failure, Kind, Seconds

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.probing.results import Offset, Pace, Profile, Results, Verdict
-from benchmarks.probing.table import BUSY, TITLES, idle, middle, verdicts
+from benchmarks.probing.table import BUSY, NOT_ASKED, TITLES, idle, middle, verdicts
 
 __all__ = ["page", "summary"]
 
@@ -47,7 +47,8 @@ def page(found: Results) -> str:
 def summary(found: Results) -> str:
     """The rows for a terminal."""
     head = f"{'':66} {'measured':>10} {'span':>22} {'blocking':>10} {'goal':>9}"
-    return "\n".join([head, *(_line(row) for row in verdicts(found))])
+    asked = (row for row in verdicts(found) if row.lack != NOT_ASKED)
+    return "\n".join([head, *(_line(row) for row in asked)])
 
 
 def _line(row: Verdict) -> str:

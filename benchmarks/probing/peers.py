@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 from benchmarks.probing import exporter
+from benchmarks.probing.asking import Target
 from benchmarks.probing.ours import WINDOW
 from benchmarks.probing.process import ROOT
 from benchmarks.probing.results import Peer, Sample
-from benchmarks.probing.target import Target
 
 from reachline.model import Seconds
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -43,18 +43,24 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def cell(name: str, asked: msgspec.Struct, kind: type[T], *, core: int, seconds: Seconds) -> T:
-    """The figure of a cell that is asked to take `seconds`; CellError where there is none."""
-    words = msgspec.json.encode(asked).decode()
+def cell(words: Sequence[str], asked: msgspec.Struct, kind: type[T], *, core: int, seconds: Seconds) -> T:
+    """The figure of a cell (a module, and the first words it is given) that is to take `seconds`; CellError where there is none."""
+    text = msgspec.json.encode(asked).decode()
     try:
         with on_core(core):
             done = subprocess.run(
-                module("cell", name, words), cwd=ROOT, capture_output=True, text=True, check=False,
+                module(*words, text), cwd=ROOT, capture_output=True, text=True, check=False,
                 timeout=seconds + _SPARE,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise CellError(f"no figure within {seconds + _SPARE:.0f} s") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CellError(said[-1] if said else f"ended with {done.returncode}")
+        sys.stderr.write(done.stderr)
+        raise CellError(_last_words(done.stderr) or f"ended with {done.returncode}")
     return msgspec.json.decode(done.stdout, type=kind)
+
+
+def _last_words(trace: str) -> str:
+    """The error of a traceback, without the frame that a group of errors draws around it."""
+    lines = [line.strip(" |+-") for line in trace.splitlines()]
+    return next((line for line in reversed(lines) if line), "")

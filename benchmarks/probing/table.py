@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 
 from benchmarks.probing.results import Offset, Results, Sample, Verdict
 
-__all__ = ["BUSY", "SLACK", "TITLES", "idle", "middle", "ratios", "verdicts"]
+__all__ = ["BUSY", "NOT_ASKED", "SLACK", "TITLES", "idle", "middle", "ratios", "verdicts"]
 
 BUSY: Final = 0.95
 """Of its core: a neighbour that had less was not at its best, and is named."""
 SLACK: Final = 0.01
 """Growth of a process over half a run that is the allocator's own, in shares of its size."""
+NOT_ASKED: Final = "not asked for"
 TITLES: Final = {
     "tcp": "TCP connect",
     "http": "HTTP GET on a new connection",
@@ -128,7 +129,7 @@ def _row(  # noqa: PLR0917
     value, low, high = _spread(known) if known else (None, None, None)
     return Verdict(
         cell=cell, what=what, unit=unit, value=value, low=low, high=high, blocking=bounds[0], goal=bounds[1],
-        is_more_better=more, lack="" if known else lack or "not asked for",
+        is_more_better=more, lack="" if known else lack or NOT_ASKED,
     )  # fmt: skip
 
 

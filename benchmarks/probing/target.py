@@ -19,32 +19,19 @@ from unittest import SkipTest
 
 import msgspec
 import trustme
+from benchmarks.probing.asking import LOOPBACK, Target
 from benchmarks.probing.process import ROOT, module, on_core
 
 from reachline.testing import parts
 
-__all__ = ["LOOPBACK", "PORTS", "Target", "served", "tls_served"]
+__all__ = ["PORTS", "served", "tls_served"]
 
-LOOPBACK: Final = "127.0.0.1"
 PORTS: Final = 16
 """28 000 source ports to each: enough for what a round leaves in TIME_WAIT, which loopback takes again after a second."""
 _BATCH: Final = 64
 _ANSWER: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 _RECORD: Final = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\x0a\0\0\1"
 _TLS: Final = "ssl_protocols TLSv1.3; ssl_session_tickets off; ssl_session_cache off; location / { return 204; }"
-
-
-class Target(msgspec.Struct, frozen=True):
-    """Where the probes of a cell go."""
-
-    tcp: tuple[int, ...] = ()
-    udp: int = 0
-    tls: int = 0
-    address: str = LOOPBACK
-
-    def ports(self, kind: str) -> tuple[int, ...]:
-        """Those that serve a probe kind."""
-        return {"dns": (self.udp,), "tls": (self.tls,)}.get(kind, self.tcp)
 
 
 @contextlib.contextmanager
