@@ -73,24 +73,27 @@ class Ring:
         self._head = self._newest = self._oldest = 0
         self.count = 0
 
-    def append(self, now: Seconds, rtt: float, code: int, *, sent: int, lost: int) -> None:
+    def append(self, now: Seconds, rtt: float, code: int, sent: int, lost: int) -> None:
         """One attempt that ended at `now`, with its packets; the oldest makes room for it."""
-        tick = self._tick(now)
-        self._drop_before(tick - _TICKS)
-        if tick - self._newest > _LONGEST:
-            self.count = 0
-        if not self.count:
-            self._oldest = self._newest = tick
-        elif self.count == self.size:
-            self._drop_oldest()
+        tick, count, size, head = round(now * _TICKS / self.age), self.count, self.size, self._head
         # A result that is handed over a little late never moves the clock back.
-        gap = max(tick - self._newest, 0)
-        block, slot = self._block, self._at + self._head
-        packets = min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4
-        block.rtt[slot], block.code[slot], block.packets[slot], block.gap[slot] = rtt, code, packets, gap
+        gap = tick - self._newest if tick > self._newest else 0
+        if count and self._oldest < tick - _TICKS:
+            self._drop_before(tick - _TICKS)
+            count = self.count
+        if not count or gap > _LONGEST:
+            count = gap = 0
+            self._oldest = self._newest = tick
+        block, slot = self._block, self._at + head
+        if count == size:
+            self._oldest += block.gap[slot + 1 if head + 1 < size else self._at] if size > 1 else gap
+        else:
+            count += 1
+        block.rtt[slot], block.code[slot], block.gap[slot] = rtt, code, gap
+        block.packets[slot] = 1 if sent == 1 and not lost else min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4
         self._newest += gap
-        self._head = (self._head + 1) % self.size
-        self.count += 1
+        self._head = head + 1 if head + 1 < size else 0
+        self.count = count
 
     def age_out(self, now: Seconds) -> None:
         """Drop what is older than `age` at `now`."""

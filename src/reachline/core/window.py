@@ -141,18 +141,24 @@ class Window:
             self.rounds.ended(number, burst, None)
             return
         ok = failure is None and not late
-        if rtt_us is not None:
-            self.last_us, self.clock = rtt_us, clock
-            if ok:
-                self.mean = ewma.after(self.mean, rtt_us, self.alpha)
-        self.fresh_ok += ok
-        self.fresh_failed += not ok
         self.rounds.ended(number, burst, ok)
-        rtt = float(rtt_us) if rtt_us is not None else BLURRED if failure in _ANSWERED else math.inf
+        if rtt_us is not None:
+            rtt: float = rtt_us
+            self.last_us, self.clock = rtt_us, clock
+        else:
+            rtt = BLURRED if failure in _ANSWERED else math.inf
         column = _LATE if late else _COLUMN[failure]
-        code = column | min(status // 100, 5) << 3
-        self._ring.append(now, rtt, code, sent=sent, lost=lost)
-        self._watch_death(burst)
+        code = column | min(status // 100, 5) << 3 if status else column
+        self._ring.append(now, rtt, code, sent, lost)
+        if not ok:
+            self.fresh_failed += 1
+            self._watch_death(burst)
+            return
+        self.fresh_ok += 1
+        if rtt_us is not None:
+            self.mean = ewma.after(self.mean, rtt_us, self.alpha)
+        if self._dead:
+            self._watch_death(burst)
 
     def _watch_death(self, burst: int) -> None:
         """A line that was taken out dead and is back begins anew: a window across both describes neither.
