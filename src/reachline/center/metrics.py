@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.model import Gate, Health, Line, LineId, Standing
+from reachline.wire.matrix import MeshDocument
 from reachline.wire.view import GATES, HEALTHS, Figures
 
 __all__ = ["Exposition", "Labels"]
@@ -99,7 +100,7 @@ class Exposition:
         found = list(_standings(board))
         labels = self._labels.of(line for line, _, _ in found)
         rows = [_Row(text, standing, figures) for text, (_, standing, figures) in zip(labels, found, strict=True)]
-        parts = (*_of_lines(rows), *_of_center(self._desk), *_counters(board.counts))
+        parts = (*_of_lines(rows), *_of_center(self._desk), *_of_mesh(self._desk.mesh()), *_counters(board.counts))
         return "".join(parts).encode() + generate_latest(_PROCESS)
 
 
@@ -209,6 +210,32 @@ def _of_center(desk: Desk) -> Iterator[str]:
     for name, (known, kind, help_) in _JOURNAL.items():
         if known in figures:
             yield _family(f"journal_{name}", kind, help_, [("", figures[known])])
+
+
+def _of_mesh(document: MeshDocument) -> Iterator[str]:
+    """Each way as its own end tells it; `way` is seen from there."""
+    own = [way for way in document["ways"] if way["told_by"] == way["vantage"] and way["state"] != "stale"]
+    labels = [f'{{vantage="{_escaped(way["vantage"])}",peer="{_escaped(way["peer"])}"' for way in own]
+    known = list(zip(labels, own, strict=True))
+    silent = [(f"{text}}}", float(way["state"] == "silent")) for text, way in known]
+    yield _family("mesh_silent", "gauge", "1 while an agent's probes get no answer from another.", silent)
+    trips = [(f"{text}}}", way["rtt"]) for text, way in known if way["rtt"] is not None]
+    yield _family("mesh_rtt_seconds", "gauge", "Median round trip between two agents.", trips)
+    for name, there, back, help_ in _WAYS:
+        both = (("forward", there), ("reverse", back))
+        sides = [(f'{text},way="{side}"}}', way[key]) for text, way in known for side, key in both]
+        yield _family(name, "gauge", help_, [(text, value) for text, value in sides if value is not None])
+    named = [(text, fault, way[fault]) for text, way in known for fault in ("losing", "delayed") if way[fault]]
+    help_ = "1 for a fault between two agents whose way is certain."
+    yield _family(
+        "mesh_fault", "gauge", help_, [(f'{text},fault="{fault}",way="{way}"}}', 1) for text, fault, way in named]
+    )
+
+
+_WAYS: Final[tuple[tuple[str, Literal["loss", "rise"], Literal["loss_back", "rise_back"], str], ...]] = (
+    ("mesh_loss_ratio", "loss", "loss_back", "Probes lost between two agents, each way, over the last minutes."),
+    ("mesh_rise_seconds", "rise", "rise_back", "Delay between two agents over what is usual, each way."),
+)
 
 
 def _counters(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "center": Entry("reachline.cli.center", "Judge lines and publish their weights.", "center"),
     "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
     "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
+    "mesh": Entry("reachline.cli.mesh", "The ways between agents, and which is at fault.", "cli"),
     "explain": Entry("reachline.cli.explain", "Why a line stands where it stands.", "center"),
     "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
     "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
