@@ -11,6 +11,7 @@ __all__ = [
     "Problem",
     "ReachlineError",
     "RemoteProtocolError",
+    "one_line",
 ]
 
 
@@ -35,10 +36,10 @@ class Problem:
         got = f" (got {self.value})" if self.value else ""
         hint = f"; {self.hint}" if self.hint else ""
         path = f"{self.path}: " if self.path else ""
-        return _on_one_line(f"{self.place}: {path}{self.rule}{hint}{got}")
+        return one_line(f"{self.place}: {path}{self.rule}{hint}{got}")
 
 
-def _on_one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """The text with all that would break a line or steer a terminal escaped, as Python writes it."""
     if text.isprintable():
         return text

@@ -17,7 +17,7 @@ import h2.settings
 from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
-from reachline.errors import LocalProtocolError, RemoteProtocolError
+from reachline.errors import LocalProtocolError, RemoteProtocolError, one_line
 from reachline.wire.request import Request
 
 __all__ = ["MAX_HEAD", "Exchange", "check", "error_name"]
@@ -227,4 +227,4 @@ def _text(raw: str | bytes) -> str:
 def _words(error: Exception) -> str:
     """The library's words in one line, bounded."""
     text = " ".join(str(error).split())
-    return text[:120] if text and not text.isdecimal() else "frames of a stream that is not open"
+    return one_line(text[:120]) if text and not text.isdecimal() else "frames of a stream that is not open"
