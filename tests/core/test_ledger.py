@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reachline.core.ledger import Closed, Ledger
+from reachline.core.row import is_quiet
 from reachline.core.rules import BreakerRules, FaultRules, Limit, Rules, with_tables
 from reachline.errors import JournalError
 from reachline.model import (
@@ -290,6 +291,7 @@ def test_some_line_always_carries_traffic_and_no_weight_is_negative(
         assert min(weights) >= 0
         assert max(weights) > 0
         assert Gate.CLOSED in gates
+        assert ledger.restless == {line for line, row in ledger.rows.items() if not is_quiet(row, ledger.rules)}
 
 
 @given(script=scripts)

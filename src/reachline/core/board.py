@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from reachline.core.publish import is_news, order, standing, weights
+from reachline.core.publish import Weights, is_news, order, standing
 from reachline.core.row import Row
 from reachline.core.rules import Rules
+from reachline.core.weighing import Weighing
 from reachline.model import Line, LineId, Scope, Snapshot, Standing, Version
 
 __all__ = ["Board"]
@@ -18,6 +19,19 @@ class Board:
     def __init__(self, scope: Scope, version: Version, issued_ms: int) -> None:
         self.scope, self.version, self.issued_ms, self.panic = scope, version, issued_ms, ""
         self.standings: dict[LineId, Standing] = {}
+        self._weighing = Weighing()
+
+    def restore(
+        self,
+        standings: Mapping[LineId, Standing],
+        panic: str,
+        lines: Mapping[LineId, Line],
+        rows: Mapping[LineId, Row],
+        rules: Rules,
+    ) -> None:
+        """Take these standings for the ones published, and go on from these rows."""
+        self.standings, self.panic = dict(standings), panic
+        self._weighing.all(lines, rows, rules)
 
     def post(
         self,
@@ -25,21 +39,22 @@ class Board:
         rows: Mapping[LineId, Row],
         rules: Rules,
         *,
+        moved: Collection[LineId] | None = None,
         now_ms: int,
-        anyway: bool = False,
     ) -> list[tuple[Standing, Standing]]:
-        """Publish what is news, as (before, after) per line; a new line is its own before.
+        """Publish what is news, as (before, after) per line; a new line is its own before. The version rises if anything is.
 
-        The version rises if anything is news,
-        or `anyway`.
+        `moved` names the lines whose rows changed since the last time; without it all may have, lines and rules too, and the
+        version rises anyway.
         """
-        found = weights(tuple(lines.values()), rows, rules)
+        anyway = moved is None
+        touched, found = self._weighed(lines, rows, rules, moved)
         news = []
-        for line in lines.values():
-            after = standing(line, rows[line.id], found, rules)
-            before = self.standings.get(line.id)
+        for line in touched:
+            after = standing(lines[line], rows[line], found, rules)
+            before = self.standings.get(line)
             if before is None or is_news(before, after):
-                self.standings[line.id] = after
+                self.standings[line] = after
                 news.append((before or after, after))
         if self.standings.keys() != lines.keys():
             self.standings = {line: self.standings[line] for line in lines}
@@ -48,6 +63,19 @@ class Board:
             self.version = self.version._replace(counter=self.version.counter + 1)
             self.issued_ms, self.panic = now_ms, found.panic
         return news
+
+    def _weighed(
+        self,
+        lines: Mapping[LineId, Line],
+        rows: Mapping[LineId, Row],
+        rules: Rules,
+        moved: Collection[LineId] | None,
+    ) -> tuple[Collection[LineId], Weights]:
+        """The lines whose weight may have changed, by id, and these weights."""
+        found = None if moved is None else self._weighing.moved(moved, lines, rows, rules)
+        if moved is None or found is None:
+            return lines, self._weighing.all(lines, rows, rules)
+        return sorted(moved), found
 
     def snapshot(self) -> Snapshot:
         """The whole, in published order."""

@@ -58,7 +58,7 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         version=Version(*document["version"]),
         now_ms=document["issued_ms"],
     )
-    ledger.rows = {LineId(line): _row(row) for line, row in document["rows"].items()}
+    ledger.restore({LineId(line): _row(row) for line, row in document["rows"].items()})
     ballots = {
         LineId(line): {VantageId(vantage): _ballot(ballot) for vantage, ballot in held.items()}
         for line, held in document["ballots"].items()
@@ -68,8 +68,8 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
     ledger.fresh = {LineId(line) for line in document["fresh"]}
     ledger.called = {LineId(line) for line in document["called"]}
     ledger.stale = document["stale"]
-    ledger.board.standings = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
-    ledger.board.panic = document["panic"]
+    published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
+    ledger.board.restore(published, document["panic"], ledger.lines, ledger.rows, ledger.rules)
     return ledger
 
 

@@ -37,14 +37,15 @@ def allowed(lines: Sequence[Candidate], wishes: Sequence[LineId]) -> tuple[froze
 
     The worst trip first. A line in trial or ramp is no refuge: it has not yet shown that it carries the load.
     """
-    wanting = sorted((line for line in lines if line.line in frozenset(wishes)), key=badness, reverse=True)
+    wished = frozenset(wishes)
+    wanting = sorted((line for line in lines if line.line in wished), key=badness, reverse=True)
     left = sum(line.gate is Gate.CLOSED and not line.drained for line in lines)
     may: set[LineId] = set()
     for line in wanting:
         if line.drained or left > 1:
             may.add(line.line)
             left -= not line.drained
-    return frozenset(may), frozenset(wishes) - may
+    return frozenset(may), wished - may
 
 
 def fail_open(lines: Sequence[Candidate]) -> Mapping[LineId, int]:

@@ -10,19 +10,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from reachline.core import freeze
 from reachline.core.board import Board
 from reachline.core.breaker import CLOSED, count, count_synthetic
 from reachline.core.guard import allowed
 from reachline.core.poll import Poll, deciding
-from reachline.core.publish import BLIND, candidates, facts_of, rule_of
-from reachline.core.quorum import Ballot, Tally
+from reachline.core.publish import BLIND, candidates
+from reachline.core.quorum import Tally
 from reachline.core.row import Row, Stepped, due_ms, hold, is_quiet, noted, open_now, step
 from reachline.core.rules import Rules
+from reachline.core.tick import Closed, LineView, Taken, change
 from reachline.model import (
-    Change,
     Gate,
     Line,
     LineId,
@@ -30,32 +29,13 @@ from reachline.model import (
     Reading,
     Scope,
     Snapshot,
-    Standing,
     VantageId,
     Version,
+    Vote,
     Zone,
 )
 
 __all__ = ["Closed", "Ledger", "LineView"]
-
-
-class Closed(NamedTuple):
-    """A tick's result. `snapshot` is None where nothing new is worth publishing; `digest` seals every row it moved."""
-
-    snapshot: Snapshot | None
-    changes: tuple[Change, ...]
-    digest: bytes
-
-
-class LineView(NamedTuple):
-    """One line as it stands, for explain and console."""
-
-    line: Line
-    row: Row
-    standing: Standing
-    tally: Tally
-    ballots: tuple[tuple[VantageId, Ballot], ...]
-    due_ms: int | None
 
 
 class Ledger:
@@ -78,12 +58,18 @@ class Ledger:
         self.board = Board(scope, version, now_ms)
         self.board.post(self.lines, self.rows, rules, now_ms=now_ms)
         self.board.version = version
+        self.restless = _restless(self.rows, rules)
         self.fresh: set[LineId] = set()
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
+
+    def restore(self, rows: Mapping[LineId, Row]) -> None:
+        """Take these rows for the ones judged so far."""
+        self.rows = dict(rows)
+        self.restless = _restless(self.rows, self.rules)
 
     def report(
         self, vantage: VantageId, readings: Iterable[tuple[LineId, Reading]], *, now_ms: int, doubt: int = 0
@@ -100,7 +86,7 @@ class Ledger:
     def _lean_on_probes(self, line: LineId, kinds: tuple[Reading, ...], now_ms: int) -> None:
         row, decides = self.rows[line], deciding(self.lines[line])
         fresh_ok = sum(one.fresh_ok for one in kinds if one.kind in decides and not one.void)
-        self.rows[line] = row._replace(breaker=count_synthetic(row.breaker, fresh_ok, now_ms, self.rules.breaker))
+        self._put(line, row._replace(breaker=count_synthetic(row.breaker, fresh_ok, now_ms, self.rules.breaker)))
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:  # noqa: ARG002
         """What one client's calls came to, counted into trial windows; timeouts and server errors fail a trial too.
@@ -112,7 +98,7 @@ class Ledger:
             if row is not None:
                 failed = seen.failed + seen.late + seen.errors
                 breaker = count(row.breaker, window=seen.window, ok=seen.ok, failed=failed, rules=self.rules.breaker)
-                self.rows[seen.line] = row._replace(breaker=breaker)
+                self._put(seen.line, row._replace(breaker=breaker))
                 self.called.add(seen.line)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
@@ -127,7 +113,7 @@ class Ledger:
         names = {line.id: was.get(line.identity, LineId("")) for line in self.lines.values()}
         self.rows = {line: rows.get(old, Row(since_ms=now_ms)) for line, old in names.items()}
         self.poll = self.poll.moved(self.lines, names, rules, now_ms)
-        self.rules, self.stale = rules, True
+        self.rules, self.stale, self.restless = rules, True, _restless(self.rows, rules)
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
         self.members(vantages)
 
@@ -135,15 +121,20 @@ class Ledger:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
         touched = sorted(self._unquiet() | self._due(now_ms))
         before = {line: self.rows[line] for line in touched}
-        steps = {line: self._step(line, now_ms) for line in touched}
+        heard = {line: self.poll.counted(line, now_ms, self.rules) for line in touched}
+        steps = {line: self._step(line, heard[line], now_ms) for line in touched}
         self.rows.update((line, done.row) for line, done in steps.items())
         self._guard([line for line, done in steps.items() if done.wants], now_ms)
-        self.rows.update((line, noted(before[line], self.rows[line], steps[line].rule, now_ms)) for line in touched)
+        for line in touched:
+            self._put(line, noted(before[line], self.rows[line], steps[line].rule, now_ms))
         moved = {line for line in touched if self.rows[line] != before[line]}
         last, changes = self.board.version, []
         if moved or self.stale:
-            news = self.board.post(self.lines, self.rows, self.rules, now_ms=now_ms, anyway=self.stale)
-            changes = [self._change(was, now, before, steps, now_ms) for was, now in news]
+            news = self.board.post(
+                self.lines, self.rows, self.rules, moved=None if self.stale else moved, now_ms=now_ms
+            )
+            taken = Taken(before, self.rows, heard, steps, self.fresh)
+            changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
         self.fresh, self.called, self.stale = set(), set(), False
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in touched if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
@@ -166,8 +157,8 @@ class Ledger:
 
     def view(self, line: LineId, now_ms: int) -> LineView:
         """One line as it stands; KeyError where there is none."""
-        row, ballots = self.rows[line], self.poll.counted(line)
-        found = self.poll.tally(line, now_ms, self.rules)
+        row, ballots = self.rows[line], self.poll.ballots_of(line)
+        found, _ = self.poll.counted(line, now_ms, self.rules)
         return LineView(self.lines[line], row, self.board.standings[line], found, ballots, due_ms(row, self.rules))
 
     def freeze(self) -> bytes:
@@ -181,8 +172,7 @@ class Ledger:
 
     def _unquiet(self) -> set[LineId]:
         """Lines with news that could change them; most lines at most ticks are not among them."""
-        doubtful, rows, rules = self.poll.doubtful, self.rows, self.rules
-        return {line for line in self.fresh | self.called if line in doubtful or not is_quiet(rows[line], rules)}
+        return (self.fresh | self.called) & (self.poll.doubtful | self.restless)
 
     def _due(self, now_ms: int) -> set[LineId]:
         """Lines whose own deadline has come, and those that have just gone blind."""
@@ -190,9 +180,16 @@ class Ledger:
         due = {line for line, at in moving if at is not None and at <= now_ms}
         return due | {line for line in self.poll.silent(now_ms, self.rules) if not self.rows[line].blind}
 
-    def _step(self, line: LineId, now_ms: int) -> Stepped:
+    def _put(self, line: LineId, row: Row) -> None:
+        self.rows[line] = row
+        if is_quiet(row, self.rules):
+            self.restless.discard(line)
+        else:
+            self.restless.add(line)
+
+    def _step(self, line: LineId, heard: tuple[Tally, tuple[Vote, ...]], now_ms: int) -> Stepped:
         """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
-        found, votes = self.poll.tally(line, now_ms, self.rules), self.poll.votes(line, now_ms, self.rules)
+        found, votes = heard
         if line not in self.fresh:
             found = found._replace(zone=Zone.N, has_quorum=False)
         done = step(line, self.rows[line], found, votes=votes, now_ms=now_ms, rules=self.rules)
@@ -208,27 +205,17 @@ class Ledger:
         self.rows.update((line, open_now(line, self.rows[line], now_ms, self.rules)) for line in may)
         self.rows.update((line, hold(self.rows[line])) for line in must_hold)
 
-    def _change(
-        self, was: Standing, now: Standing, before: Mapping[LineId, Row], steps: Mapping[LineId, Stepped], now_ms: int
-    ) -> Change:
-        line, done, row = now.line, steps.get(now.line), self.rows[now.line]
-        seen = self.poll.tally(line, now_ms, self.rules) if line in self.fresh else None
-        return Change(
-            line=line,
-            at_ms=now_ms,
-            before=was,
-            after=now,
-            rule=rule_of(was, now, done.rule if done else "", self.rules),
-            votes=self.poll.votes(line, now_ms, self.rules) if done else (),
-            facts=facts_of(before.get(line, row), row, seen, due_ms(row, self.rules), self.rules),
-        )
-
     def _seal(self, lines: Sequence[LineId], now_ms: int) -> bytes:
         """What this tick left of every row it moved or counted for, in sixteen bytes."""
-        rows = [[line, freeze.flat(self.rows[line])] for line in lines]
-        text = json.dumps([now_ms, self.board.version, rows], separators=(",", ":"))
+        rows = [[line, self.rows[line]] for line in lines]
+        text = json.dumps([now_ms, self.board.version, rows], separators=(",", ":"), default=freeze.flat)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _by_id(lines: Sequence[Line]) -> dict[LineId, Line]:
     return {line.id: line for line in sorted(lines, key=lambda line: line.id)}
+
+
+def _restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:
+    """Lines whose row a tick may change without a bad ballot."""
+    return {line for line, row in rows.items() if not is_quiet(row, rules)}

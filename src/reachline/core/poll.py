@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from reachline.core.quorum import Ballot, Tally, is_fresh, tally
+from reachline.core.quorum import Ballot, Tally, is_fresh, total
 from reachline.core.rules import Rules
 from reachline.core.zone import Verdict, calm_of, is_calm, verdict
 from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vote, Zone
@@ -51,18 +51,19 @@ class Poll:
         self.heard_ms[line.id] = now_ms
         return True
 
-    def tally(self, line: LineId, now_ms: int, rules: Rules) -> Tally:
-        """The common zone of the vantages that count now."""
-        return tally(self.counted(line), len(self._configured(line)), now_ms, rules.quorum)
+    def counted(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
+        """The common zone of the vantages that count now, and why the fresh ones among them say so, in order of their ids."""
+        configured, quorum = self._configured(line), rules.quorum
+        fresh = [
+            ballot
+            for name, ballot in sorted(self.ballots[line].items())
+            if name in configured and is_fresh(ballot, now_ms, quorum)
+        ]
+        votes = tuple(ballot.vote for ballot in fresh if ballot.vote)
+        return total(fresh, len(configured), quorum), votes
 
-    def votes(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Vote, ...]:
-        """Why the fresh ones among them say so, in order of their ids."""
-        return tuple(
-            ballot.vote for _, ballot in self.counted(line) if ballot.vote and is_fresh(ballot, now_ms, rules.quorum)
-        )
-
-    def counted(self, line: LineId) -> tuple[tuple[VantageId, Ballot], ...]:
-        """Ballots of the vantages that count, in order of their ids."""
+    def ballots_of(self, line: LineId) -> tuple[tuple[VantageId, Ballot], ...]:
+        """Ballots of the vantages that count, fresh or not, in order of their ids."""
         configured = self._configured(line)
         return tuple(sorted(item for item in self.ballots[line].items() if item[0] in configured))
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from reachline.core.rules import QuorumRules
 from reachline.model import VantageId, Vote, Zone
 
-__all__ = ["TRUST", "Ballot", "Tally", "needed", "tally"]
+__all__ = ["TRUST", "Ballot", "Tally", "is_fresh", "needed", "tally", "total"]
 
 TRUST: Final = 1_000
 """Full trust, in 1/1000."""
@@ -57,21 +57,27 @@ def is_fresh(ballot: Ballot, now_ms: int, rules: QuorumRules) -> bool:
 
 
 def tally(ballots: Iterable[tuple[VantageId, Ballot]], configured: int, now_ms: int, rules: QuorumRules) -> Tally:
+    """What the ballots that are fresh by `now_ms` come to."""
+    return total([ballot for _, ballot in ballots if is_fresh(ballot, now_ms, rules)], configured, rules)
+
+
+def total(fresh: Iterable[Ballot], configured: int, rules: QuorumRules) -> Tally:
     """F if more than the share of the fresh weight says F, else D if more says D or worse, else H; N without quorum.
 
     Ties keep the milder zone. A ballot of zone N has no opinion and is not counted as fresh.
     """
-    fresh = [ballot for _, ballot in ballots if ballot.zone is not Zone.N and is_fresh(ballot, now_ms, rules)]
-    if configured < 1 or len(fresh) < needed(configured):
-        return Tally(Zone.N, False, len(fresh), configured)
-    weights = {Zone.H: 0, Zone.D: 0, Zone.F: 0}
+    count = weight = failed = bad = 0
     for ballot in fresh:
-        weights[ballot.zone] += TRUST // (1 + ballot.doubt)
-    total, failed = sum(weights.values()), weights[Zone.F]
-    bad = failed + weights[Zone.D]
-    zone = Zone.H
-    if failed * 1_000 > rules.share_milli * total:
-        zone = Zone.F
-    elif bad * 1_000 > rules.share_milli * total:
-        zone = Zone.D
-    return Tally(zone, True, len(fresh), configured, total, failed, bad)
+        if ballot.zone is Zone.N:
+            continue
+        own = TRUST // (1 + ballot.doubt)
+        count, weight = count + 1, weight + own
+        if ballot.zone is not Zone.H:
+            bad += own
+            if ballot.zone is Zone.F:
+                failed += own
+    if configured < 1 or count < needed(configured):
+        return Tally(Zone.N, False, count, configured)
+    share = rules.share_milli * weight
+    zone = Zone.F if failed * 1_000 > share else Zone.D if bad * 1_000 > share else Zone.H
+    return Tally(zone, True, count, configured, weight, failed, bad)

@@ -166,10 +166,12 @@ def power(table: tuple[int, ...], exponent: int) -> int:
     """factor ** exponent in units of 1/ONE, by squaring from the table; integers only. 0 past the table's end."""
     if exponent >> len(table):
         return 0
-    result = ONE
-    for bit, factor in enumerate(table):
-        if exponent >> bit & 1:
-            result = result * factor // ONE
+    result, bit = ONE, 0
+    while exponent:
+        if exponent & 1:
+            result = result * table[bit] // ONE
+        exponent >>= 1
+        bit += 1
     return result
 
 

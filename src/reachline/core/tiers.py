@@ -13,7 +13,7 @@ from reachline.core.rules import FAULT, ONE, FaultRules
 from reachline.core.weigh import MILLI, cost_milli, factor
 from reachline.model import Gate, Health, Role
 
-__all__ = ["TABLE", "Share", "full_milli", "spread"]
+__all__ = ["TABLE", "Share", "full_milli", "own_part", "spread"]
 
 _WHOLE: Final = 1_000_000
 """Shares inside a policy are millionths: half of 9.5 % must not round."""
@@ -62,7 +62,7 @@ def _weighted(lines: Sequence[Share], _: Sequence[str], total: int, faults: Faul
     bases = sum(line.base for line in lines)
     if not bases:
         return [0] * len(lines)
-    return [_left(total * line.base, line, faults, bases) for line in lines]
+    return [own_part(line, total, bases, faults) for line in lines]
 
 
 def _primary_backup(lines: Sequence[Share], _: Sequence[str], total: int, faults: FaultRules) -> list[int]:
@@ -125,6 +125,11 @@ def _ab_groups(lines: Sequence[Share], inner: Sequence[str], total: int, faults:
 def _part(points: int, raw: int, raw_sum: int) -> int:
     """A line's part of its group's points (in millionths), by what its own policy gave it."""
     return points * raw // (raw_sum * _WHOLE) if raw_sum else 0
+
+
+def own_part(line: Share, total: int, bases: int, faults: FaultRules) -> int:
+    """What the policy `weighted` gives one line of `total`, where all lines' bases sum up to `bases` (not 0)."""
+    return _left(total * line.base, line, faults, bases)
 
 
 def _left(points: int, line: Share, faults: FaultRules, parts: int) -> int:
