@@ -110,17 +110,20 @@ def test_an_agent_knows_the_kinds_it_names_or_else_the_first_five(features: tupl
 def test_a_plan_is_cut_to_what_its_agent_knows_and_says_what_is_missing() -> None:
     both = LinePlan(line="shop/both", target="tcp://10.0.0.1:443", probes=(probe(Kind.TCP), probe(Kind.GRPC)))
     plain = LinePlan(line="shop/plain", target="tcp://10.0.0.2:443", probes=(probe(Kind.TCP),))
+    named = LinePlan(line="shop/named", target="grpcs://a.example/x.Health", probes=(probe(Kind.GRPC), probe(Kind.TCP)))
     alone = LinePlan(line="shop/alone", target="redis://10.0.0.3:6379", probes=(probe(Kind.REDIS),))
-    plan = Plan(number=1, lines=(both, plain, alone))
+    plan = Plan(number=1, lines=(both, plain, named, alone))
 
     fit = fitted(plan, frozenset(FIRST), release="0.1.0")
 
-    assert [line.line for line in fit.plan.lines] == ["shop/both", "shop/plain"]
-    assert [each.kind for line in fit.plan.lines for each in line.probes] == [Kind.TCP, Kind.TCP]
+    assert [line.line for line in fit.plan.lines] == ["shop/both", "shop/plain", "shop/named"]
+    assert [each.kind for line in fit.plan.lines for each in line.probes] == [Kind.TCP] * 3
+    assert [line.target for line in fit.plan.lines] == [both.target, plain.target, "tcp://a.example:443"]
     assert fit.plan.lines[1] is plain
     assert fit.lacks == {Kind.GRPC, Kind.REDIS}
     assert [(report.line, report.reading.kind, report.reading.void) for report in fit.excuses] == [
         ("shop/both", Kind.GRPC, True),
+        ("shop/named", Kind.GRPC, True),
         ("shop/alone", Kind.REDIS, True),
     ]
     assert fit.excuses[0].detail.error == "this agent cannot probe grpc: its release 0.1.0 does not know the kind"

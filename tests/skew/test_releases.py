@@ -66,10 +66,11 @@ def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, 
             assert agent["state"] == "attached"
             assert "malformed" not in pair.said("center") + pair.said("agent")
 
-        (excuse,) = with_kinds.line("cache")["readings"]
-        assert "this agent cannot probe redis" in excuse["error"]
+        told = {row["kind"]: row["error"] for row in with_kinds.line("cache")["readings"]}
+        assert "this agent cannot probe redis" in told["redis"]
+        assert told["tcp"] == "", "what it knows of the line it does"
         (agent,) = with_kinds.get("/api/v1/agents")["agents"]
-        assert (agent["lacks"], agent["lines"]) == (["redis"], 1)
+        assert (agent["lacks"], agent["lines"]) == (["redis"], 2)
         assert "plan_reduced" in with_kinds.said("center")
 
 

@@ -6,10 +6,11 @@ An agent of an older release could not even read a plan that names such a kind.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from reachline.doors.addresses import SCHEMES, parse_target
 from reachline.model import Kind, Reading
 from reachline.wire.frame import Detail, LinePlan, Plan, Report
 
@@ -42,8 +43,18 @@ def fitted(plan: Plan, known: Collection[Kind], *, release: str) -> Fitted:
 def _kept(plan: Plan, known: Collection[Kind]) -> Iterator[LinePlan]:
     for line in plan.lines:
         probes = tuple(probe for probe in line.probes if probe.kind in known)
-        if probes:
-            yield line if probes == line.probes else msgspec.structs.replace(line, probes=probes)
+        if probes == line.probes:
+            yield line
+        elif probes:
+            yield msgspec.structs.replace(line, probes=probes, target=_readable(line.target, known))
+
+
+def _readable(target: str, known: Collection[Kind]) -> str:
+    """The target with a scheme that the agent can read: who does not know a kind does not know its schemes either."""
+    endpoint = parse_target(target)
+    if SCHEMES[endpoint.scheme].kinds[0] in known:
+        return target
+    return str(replace(endpoint, scheme="tcp", path=""))
 
 
 def _excuse(line: str, kind: Kind, release: str) -> Report:
