@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, Self
 
 import pytest
 
-from reachline.doors.addresses import parse_target
+from reachline.doors.addresses import SCHEMES, parse_target
 from reachline.model import Clock, Failure, Kind
 from reachline.net import kernel
 from reachline.net.engine import Engine, Job, Phases
@@ -74,7 +75,7 @@ class Lab:
 
 def make_job(target: str, options=None, *, kind: str = "", token: int = 1, **fields) -> Job:
     endpoint = parse_target(target)
-    named = kind or {"https": "http"}.get(endpoint.scheme, endpoint.scheme)
+    named = kind or SCHEMES[endpoint.scheme].kinds[0]
     times = {"timeout": 3.0, "patience": 1.0} | fields
     return Job(token=token, endpoint=endpoint, probe=build(Kind(named), endpoint, options or {}), **times)
 
@@ -89,7 +90,7 @@ def stamps_are_on() -> bool:
 
 
 @contextlib.asynccontextmanager
-async def serving(peer: Peer) -> AsyncIterator[int]:
+async def serving(peer: Peer, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server on loopback; its port."""
     tasks: set[asyncio.Task[object]] = set()
 
@@ -105,7 +106,7 @@ async def serving(peer: Peer) -> AsyncIterator[int]:
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, host, 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

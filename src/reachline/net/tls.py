@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ from reachline.wire.x509 import expires
 __all__ = ["Contexts", "Tls", "words_of"]
 
 _CHUNK: Final = 65_536
+_FRAME: Final = re.compile(r"^\[[^\]]*\] *| *\(_ssl\.c:\d+\)$")
+"""What Python puts around OpenSSL's words."""
 
 
 class Contexts:
@@ -146,5 +149,6 @@ def words_of(error: ssl.SSLError) -> str:
         return f"certificate: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError):
         return "closed during the TLS handshake"
-    reason = error.reason or "broken"
+    # Newer reasons have no name yet in this Python, only OpenSSL's words: "[SSL] tlsv1 alert no application protocol (_ssl.c:…)".
+    reason = error.reason or _FRAME.sub("", str(error.args[-1] if error.args else "")) or "broken"
     return f"TLS: {reason.lower().replace('_', ' ')}"
