@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -86,8 +87,9 @@ def stored(path: Path) -> Results:
         raise SystemExit(2) from None
 
 
-def main() -> int:
-    given = arguments().parse_args()
+def main(words: Sequence[str] | None = None) -> int:
+    """By the command line's words, unless others are given."""
+    given = arguments().parse_args(words)
     if given.stored:
         found = stored(given.stored)
     else:

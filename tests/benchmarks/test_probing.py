@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -28,6 +26,8 @@ from benchmarks.probing.results import (
 )
 from benchmarks.probing.sampling import Sampler
 from benchmarks.probing.table import idle, ratios, verdicts
+
+from benchmarks import probe
 
 ROOT = Path(__file__).parents[2]
 PEERS = {
@@ -81,6 +81,16 @@ def test_less_is_better_at_a_fixed_rate(core, late_us, expected):
     found = results(paced=(pace,))
 
     assert (state(found, "paced share of a core"), state(found, "paced start lateness, p99")) == expected
+
+
+@pytest.mark.parametrize(("ended", "share", "kept_up"), [(10_000, 0.2, "goal reached"), (5_000, 0.4, "falls short")])
+def test_an_agent_that_fell_behind_is_not_cheap(ended, share, kept_up):
+    found = results(agent=Agent(lines=10_000, core=0.2, line_bytes=5_000, ended=ended))
+
+    row = next(row for row in verdicts(found) if f"{row.cell} {row.what}" == "agent share of a core")
+
+    assert row.value == pytest.approx(share)
+    assert state(found, "agent kept up with") == kept_up
 
 
 def offset(rate: int, p50: float, *, stall_ms: int = 0, count: int = 100) -> Offset:
@@ -270,14 +280,12 @@ def test_a_profile_finds_the_line_that_burns():
     ],
     ids=["cells", "rounds", "seconds", "from"],
 )
-def test_a_wrong_word_is_refused_in_one_line(words, said):
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.probe", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def test_a_wrong_word_is_refused_in_one_line(words, said, capsys):
+    with pytest.raises(SystemExit) as refused:
+        probe.main(words)
 
-    assert done.returncode == 2
-    assert said in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.real
