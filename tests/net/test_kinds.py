@@ -167,7 +167,7 @@ def test_nginx_agrees_on_http2_or_fails_as_tls(lab, tmp_path, authority):
     files, root = (chain, key), f"root {tmp_path / 'two'};"
     with (
         parts.nginx(tmp_path / "one", certificate=files) as one,
-        parts.nginx(tmp_path / "two", server=root, certificate=files, http2=True) as two,
+        parts.nginx(tmp_path / "two", server=f"{root} ssl_protocols TLSv1.2;", certificate=files, http2=True) as two,
     ):
         wants = {"ca": path, "version": 2}
         big, refused, offered, agreed, old = results(
@@ -187,8 +187,8 @@ def test_nginx_agrees_on_http2_or_fails_as_tls(lab, tmp_path, authority):
     assert (told(big), big.status) == ((None, ""), 200)
     assert refused.failure is offered.failure is Failure.TLS
     assert "no application protocol" in refused.note
-    for result in (agreed, old):
-        assert (told(result), result.clock) == ((None, ""), Clock.TCP_INFO)
+    assert (told(agreed), agreed.clock) == ((None, ""), Clock.TCP_INFO)
+    assert (old.failure, "protocol version" in old.note) == (Failure.TLS, True), "it speaks 1.2 and nothing newer"
 
 
 def test_a_peer_that_agrees_on_no_protocol_fails_as_tls_and_its_certificate_is_read(lab, authority):
