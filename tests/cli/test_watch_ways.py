@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
 from reachline.cli.watch_targets import Pace, read_targets
-from reachline.cli.watch_ways import WayOut, parted, shown
+from reachline.cli.watch_ways import Parted, WayOut, parted, shown
 from reachline.errors import ConfigError
 from reachline.testing import parts, proxies
 
@@ -40,15 +40,15 @@ def told(*texts: str) -> list[str]:
         ("tcp://h:1?via=https://p:1?ca=/etc/ca.pem", "tcp://h:1", WayOut(via="https://p:1?ca=/etc/ca.pem")),
         ("tcp://h:1?via=direct", "tcp://h:1", WayOut()),
         (
-            "dns://a.test@10.0.0.2?type=AAAA&source=fe80%3A%3A1%25eth0&interface=eth0",
-            "dns://a.test@10.0.0.2?type=AAAA",
+            "dns://10.0.0.2/a.test?type=AAAA&source=fe80%3A%3A1%25eth0&interface=eth0",
+            "dns://10.0.0.2/a.test?type=AAAA",
             WayOut(source="fe80::1%eth0", interface="eth0"),
         ),
         ("http://h/?%73ource=page", "http://h/?%73ource=page", WayOut()),
     ],
 )
-def test_the_way_is_taken_off_the_target(text: str, url: str, way: WayOut) -> None:
-    assert parted(text) == (url, way)
+def test_the_way_is_taken_off_the_target_and_a_page_keeps_its_query(text: str, url: str, way: WayOut) -> None:
+    assert parted(text) == Parted(url, way, {})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,15 @@ def test_the_way_is_taken_off_the_target(text: str, url: str, way: WayOut) -> No
         ("tcp://h:1?interface=a-name-that-is-long", "the name of an interface"),
         ("tcp://h:1?interface=a%2Fb", "the name of an interface"),
         ("icmp://h?via=socks5://p:1", "cannot go by way of a proxy: echo requests do not go through a proxy; drop via"),
-        ("tcp://h:1?vai=socks5://p:1", "takes no path"),
+        ("tcp://h:1?vai=socks5://p:1", "vai: is not an option of this probe"),
+        ("tcp://h:25?expct=220", "expct: is not an option of this probe; did you mean expect?"),
+        ("tcp://h:25?expect=1&expect=2", "says expect twice"),
+        ("tcp://h:25?", "says an option without a value"),
+        ("tcp://h:1?family=5", "must have 4 or 6 as its family"),
+        ("tcp://10.0.0.1:1?family=6", "has an IPv4 address, but family=6; drop family"),
+        ("tcp://h:1?family=6&via=http://p:1", "cannot choose a family: http://p:1 resolves the name"),
+        ("tls://h?verify=maybe", "verify: must be true or false"),
+        ("icmp://h?size=1", "size: must be a whole number from 8"),
     ],
 )
 def test_a_way_that_cannot_be_gone_is_told_in_words(text: str, expected: str) -> None:
@@ -84,11 +92,33 @@ def test_a_way_that_cannot_be_gone_is_told_in_words(text: str, expected: str) ->
         "tcp://h:1?via=http://p:1,socks5://bob:geheim@q",
         "icmp://h?via=socks5://bob:geheim@p:1",
         "tcp://h:1?via=socks5://bob:ge,heim:geheim@p:1",
+        "redis://h?password=geheim&db=x",
+        "https://h/#headers=Authorization%3A%20geheim&expect=x",
     ],
 )
 def test_no_password_is_shown_whatever_is_wrong(text: str) -> None:
     assert "geheim" not in shown(text)
     assert not [problem for problem in told(text, "tcp://nonsense") if "geheim" in problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("tcp://h:25?expect=220", {"expect": "220"}),
+        ("tcp://h:25?send=QUIT%5Cr%5Cn&expect=yes&tls=yes", {"send": r"QUIT\r\n", "expect": "yes", "tls": True}),
+        ("tls://h?verify=no&sni=a.test", {"verify": False, "sni": "a.test"}),
+        ("icmp://127.0.0.1?size=100", {"size": 100}),
+        ("redis://h?exists=007&db=2&password=geheim", {"exists": "007", "db": 2, "password": "geheim"}),
+        ("https://h/x?verify=no#version=2&expect=404&verify=no", {"version": "2", "expect": "404", "verify": False}),
+        ("dns://a.test@10.0.0.2?type=AAAA&recurse=no", {"name": "a.test", "type": "AAAA", "recurse": False}),
+        ("dns://10.0.0.2/a.test?type=AAAA#min_ttl=5", {"min_ttl": 5}),
+        ("tcp://h:1?limit=10&expect=x", {"limit": 10, "expect": "x"}),
+    ],
+)
+def test_what_else_is_said_are_options_in_the_types_of_the_document(text: str, options: dict[str, object]) -> None:
+    [target] = read_targets((text,), Pace())
+
+    assert target.plan.probes[0].options == options
 
 
 def test_two_targets_that_differ_in_their_way_only_are_two() -> None:
@@ -106,12 +136,12 @@ def test_two_targets_that_differ_in_their_way_only_are_two() -> None:
 @given(st.text(max_size=60))
 def test_any_query_is_a_way_or_is_refused_in_words(query: str) -> None:
     try:
-        url, way = parted(f"tcp://h:1?{query}")
+        found = parted(f"tcp://h:1?{query}")
     except PydanticCustomError:
         return
 
-    assert url.startswith("tcp://h:1")
-    assert way.via
+    assert found.url == "tcp://h:1"
+    assert found.way.via
 
 
 @pytest.mark.e2e

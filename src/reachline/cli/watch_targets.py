@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import parse_qs
+from dataclasses import dataclass, replace
+from typing import Final, get_args
 
 from pydantic_core import PydanticCustomError
 
@@ -14,6 +13,7 @@ from reachline.agent.prober import OWN_SERVER
 from reachline.cli.watch_ways import parted, shown
 from reachline.doors.addresses import SCHEMES, parse_target
 from reachline.doors.outbounds import DIRECT
+from reachline.doors.probing import Probes
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Endpoint, Kind, Seconds
@@ -24,6 +24,11 @@ from reachline.wire.frame import LinePlan, ProbePlan
 __all__ = ["Pace", "Target", "read_targets"]
 
 _DNS: Final = "dns://"
+_TRUTH: Final = {"yes": True, "true": True, "no": False, "false": False}
+_DIGITS: Final = 19
+"""Of a number: more than any option takes."""
+
+Option = str | int | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,10 @@ def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
             found = error.context or {}
             problems.append(_problem(name, str(found.get("rule", error)), str(found.get("hint", ""))))
         except ConfigError as error:
-            problems += (_problem(name, problem.rule, problem.hint) for problem in error.problems)
+            problems += (
+                _problem(name, each.rule, each.hint, option=each.path if f"{each.path}=" in text else "")
+                for each in error.problems
+            )
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     problems += (_problem(text, "is given twice") for text in twice)
     problems += _not_allowed(targets)
@@ -66,15 +74,35 @@ def read_targets(texts: Sequence[str], pace: Pace) -> tuple[Target, ...]:
 
 
 def _target(text: str, name: str, pace: Pace) -> Target:
-    bare, way = parted(text)
-    url, options = _question(bare) if _is_question(bare) else (bare, {})
+    bare, way, said = parted(text)
+    url, asked = _question(bare) if _is_question(bare) else (bare, {})
     endpoint = Endpoint(scheme="dns", host="", port=53) if url == OWN_SERVER else parse_target(url)
+    if way.family and endpoint.family not in {0, way.family}:
+        raise refuse(
+            f"has an IPv{endpoint.family} address, but family={way.family}", "drop family: the address says it"
+        )
+    endpoint = replace(endpoint, family=way.family or endpoint.family)
     kind = SCHEMES[endpoint.scheme].kinds[0]
+    options = asked | {key: _typed(kind, key, value) for key, value in said.items()}
     build(kind, endpoint, options)
     if way.via != DIRECT and (reason := hop.why_not(kind)):
         raise refuse(f"cannot go by way of a proxy: {reason}", "drop via, or watch a tcp:// port of the same machine")
+    probe = _probe(kind, pace, options)
+    plan = LinePlan(
+        line=name,
+        target=url,
+        via=way.via,
+        source=way.source,
+        interface=way.interface,
+        family=way.family,
+        probes=(probe,),
+    )
+    return Target(text=name, kind=kind, plan=plan)
+
+
+def _probe(kind: Kind, pace: Pace, options: dict[str, Option]) -> ProbePlan:
     every = round(1_000 * pace.interval)
-    probe = ProbePlan(
+    return ProbePlan(
         kind=kind,
         interval_ms=every,
         suspect_interval_ms=every,
@@ -82,24 +110,27 @@ def _target(text: str, name: str, pace: Pace) -> Target:
         patience_ms=round(1_000 * pace.patience),
         options=options,
     )
-    plan = LinePlan(line=name, target=url, via=way.via, source=way.source, interface=way.interface, probes=(probe,))
-    return Target(text=name, kind=kind, plan=plan)
 
 
-def _is_question(text: str) -> bool:
-    """`dns://name[@server][?type=…]`; with a path it is the document's own form, `dns://server/name`."""
-    return text.startswith(_DNS) and "/" not in text.removeprefix(_DNS)
+def _typed(kind: Kind, name: str, value: str) -> Option:
+    """An option in the type that the document's key of this name has; one that it does not have, as it looks."""
+    field = type(Probes().of(kind)).model_fields.get(name)
+    types = {bool, int, str} if field is None else {field.annotation, *get_args(field.annotation)}
+    if bool in types and value in _TRUTH:
+        return _TRUTH[value]
+    return int(value) if int in types and value.isdecimal() and value.isascii() and len(value) < _DIGITS else value
 
 
-def _question(text: str) -> tuple[str, dict[str, str | int | bool]]:
-    rest, _, query = text.removeprefix(_DNS).partition("?")
-    name, _, server = rest.partition("@")
+def _is_question(url: str) -> bool:
+    """`dns://name[@server]`; with a path it is the document's own form, `dns://server/name`."""
+    return url.startswith(_DNS) and "/" not in url.removeprefix(_DNS)
+
+
+def _question(url: str) -> tuple[str, dict[str, Option]]:
+    name, _, server = url.removeprefix(_DNS).partition("@")
     if not name:
         raise refuse("must say what to ask for", "dns://example.org, or dns://example.org@10.0.0.2")
-    options: dict[str, str | int | bool] = {"name": name}
-    if kind := parse_qs(query).get("type"):
-        options["type"] = kind[0]
-    return f"{_DNS}{server}" if server else OWN_SERVER, options
+    return f"{_DNS}{server}" if server else OWN_SERVER, {"name": name}
 
 
 def _not_allowed(targets: Sequence[Target]) -> list[Problem]:
@@ -110,5 +141,5 @@ def _not_allowed(targets: Sequence[Target]) -> list[Problem]:
     return [_problem(target.text, rule, hint) for target in pings] if rule else []
 
 
-def _problem(text: str, rule: str, hint: str = "") -> Problem:
-    return Problem(place=text, path="", value="", rule=rule, hint=hint)
+def _problem(text: str, rule: str, hint: str = "", *, option: str = "") -> Problem:
+    return Problem(place=text, path=option, value="", rule=rule, hint=hint)

@@ -1,19 +1,28 @@
-"""How a target of `watch` is reached: `?via=…&source=…&interface=…` behind its URL, taken off before the URL is read."""
+"""What stands behind a target of `watch`: how it is reached, and options of its probe, taken off before its URL is read.
+
+They stand in the query: `tcp://10.0.0.1:25?expect=220&via=socks5://proxy:1080`. A page has a query of its own, so options of
+HTTP stand behind a `#`, which is never sent: `https://a.example/healthz?x=1#version=2`. The way out is read at both places.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from reachline.doors import outbounds
 from reachline.doors.units import refuse
 from reachline.talk.secure import is_address
 
-__all__ = ["WayOut", "parted", "shown"]
+__all__ = ["Parted", "WayOut", "parted", "shown"]
 
-_KEYS: Final = ("via", "source", "interface")
+_WAYS: Final = ("via", "source", "interface", "family")
+_SECRETS: Final = frozenset({"password", "headers"})
+"""Options that are not shown."""
+_PAGES: Final = re.compile(r"https?://|dns://[^/?#]*/")
+"""Targets whose query is their own: pages, and `dns://server/name?type=AAAA`."""
 _LONGEST: Final = 15
 """Bytes of an interface's name (IFNAMSIZ without its end)."""
 
@@ -25,22 +34,92 @@ class WayOut:
     via: str = outbounds.DIRECT
     source: str = ""
     interface: str = ""
+    family: int = 0
 
 
-def parted(text: str) -> tuple[str, WayOut]:
-    """The URL without what is said of the way, and the way; PydanticCustomError tells which part is wrong.
+class Parted(NamedTuple):
+    """A target in its parts: its URL, its way, and what else is said, as text."""
 
-    A parameter of the page's own that has one of these names is left alone when a letter of it is percent-encoded.
+    url: str
+    way: WayOut
+    options: dict[str, str]
+
+
+class _Piece(NamedTuple):
+    """One `key=value` with the mark before it. `is_ours`: it is taken off, else it is the page's."""
+
+    mark: str
+    text: str
+    is_ours: bool
+
+    @property
+    def key(self) -> str:
+        return self.text.partition("=")[0]
+
+    @property
+    def value(self) -> str:
+        """A URL as it is keeps its own encoding; all else, a URL that is encoded whole too, is decoded."""
+        value = self.text.partition("=")[2]
+        return value if self.key == "via" and "://" in value else unquote(value)
+
+
+def parted(text: str) -> Parted:
+    """The target's parts; PydanticCustomError tells which one is wrong.
+
+    A parameter of the page's own that is named like a way is left alone when a letter of it is percent-encoded.
     """
-    url, said = _taken(text)
-    vias = said.get("via", [])
-    for key in ("source", "interface"):
-        if len(said.get(key, [])) > 1:
-            raise refuse(f"says {key} twice", "one connection leaves by one")
-    via = ",".join(vias) or outbounds.DIRECT
-    if vias:
-        outbounds.hops(via)
-    source, interface = ("".join(said.get(key, [])) for key in ("source", "interface"))
+    said: dict[str, list[str]] = {}
+    url, rest = _url(text), []
+    for piece in _pieces(text):
+        if not piece.is_ours:
+            rest.append(piece.text)
+        elif not piece.value:
+            raise refuse(
+                f"says {piece.key or 'an option'} without a value", f"drop it, or write {piece.key or 'expect'}=…"
+            )
+        else:
+            said.setdefault(piece.key, []).append(piece.value)
+    for key, values in said.items():
+        if len(values) > 1 and key != "via":
+            raise refuse(f"says {key} twice", "keep one of them")
+    url = f"{url}?{'&'.join(rest)}" if rest else url
+    options = {key: values[0] for key, values in said.items() if key not in _WAYS}
+    return Parted(url, _way(said), options)
+
+
+def shown(text: str) -> str:
+    """The target as it may be shown: as it was typed, but for passwords."""
+    return _url(text) + "".join(piece.mark + _open(piece) for piece in _pieces(text))
+
+
+def _open(piece: _Piece) -> str:
+    if not piece.is_ours:
+        return piece.text
+    if piece.key in _SECRETS:
+        return f"{piece.key}=***"
+    if piece.key == "via" and (public := outbounds.without_password(piece.value)) != piece.value:
+        return f"via={public}"
+    return piece.text
+
+
+def _url(text: str) -> str:
+    return text.partition("#")[0].partition("?")[0]
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """All that stands behind the URL."""
+    head, mark, fragment = text.partition("#")
+    for at, part in enumerate(head.split("?", 1)[1].split("&") if "?" in head else ()):
+        is_ours = not _PAGES.match(text) or part.partition("=")[0] in _WAYS
+        yield _Piece("&" if at else "?", part, is_ours)
+    for at, part in enumerate(fragment.split("&") if mark else ()):
+        yield _Piece("&" if at else "#", part, is_ours=True)
+
+
+def _way(said: dict[str, list[str]]) -> WayOut:
+    via = ",".join(said.get("via", [])) or outbounds.DIRECT
+    chain = outbounds.hops(via)
+    source, interface, family = ("".join(said.get(key, [])) for key in ("source", "interface", "family"))
     if source and not is_address(source):
         raise refuse(
             "must have an IP address of this machine as its source",
@@ -48,38 +127,8 @@ def parted(text: str) -> tuple[str, WayOut]:
         )
     if not interface.isprintable() or len(interface.encode()) > _LONGEST or {"/", " "} & set(interface):
         raise refuse("must have the name of an interface of this machine", "e.g. interface=eth0")
-    return url, WayOut(via=via, source=source, interface=interface)
-
-
-def shown(text: str) -> str:
-    """The text as it may be shown: as it was typed, but for passwords."""
-    url, mark, query = text.partition("?")
-    return url + mark + "&".join(map(_shown, query.split("&")))
-
-
-def _shown(part: str) -> str:
-    key, _, value = part.partition("=")
-    via = _plain(value)
-    if key != "via" or (public := outbounds.without_password(via)) == via:
-        return part
-    return f"via={public}"
-
-
-def _plain(value: str) -> str:
-    """A URL as it is keeps its own encoding; all else, a URL that is encoded whole too, is decoded."""
-    return value if "://" in value else unquote(value)
-
-
-def _taken(text: str) -> tuple[str, Mapping[str, list[str]]]:
-    url, _, query = text.partition("?")
-    said: dict[str, list[str]] = {}
-    rest = []
-    for part in query.split("&") if query else ():
-        key, _, value = part.partition("=")
-        if key not in _KEYS:
-            rest.append(part)
-        elif not value:
-            raise refuse(f"says {key} without a value", f"drop it, or write {key}=…")
-        else:
-            said.setdefault(key, []).append(_plain(value))
-    return f"{url}?{'&'.join(rest)}" if rest else url, said
+    if family not in {"", "4", "6"}:
+        raise refuse("must have 4 or 6 as its family", "which addresses of a name are taken")
+    if family and chain and not chain[-1].resolves_here:
+        raise refuse(f"cannot choose a family: {chain[-1]} resolves the name", "socks5:// hands it an address")
+    return WayOut(via=via, source=source, interface=interface, family=int(family or 0))
