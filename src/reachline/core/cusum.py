@@ -1,0 +1,189 @@
+"""Evidence that adds up: a clipped CUSUM for each question the judge asks of a line, on counts pooled over its vantages.
+
+A question compares two rates (1 % against 3.5 %). Each attempt moves the sum by its log-likelihood ratio; the sum never falls
+below nothing and never rises above the question's height. One tick may move it by at most height/dwell: so a verdict needs that
+many ticks at least, however loud one of them was, while a small steady excess still adds up. All integers, in micro-nats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline.model import Zone
+
+__all__ = [
+    "NOTHING",
+    "QUESTIONS",
+    "Asked",
+    "Evidence",
+    "Question",
+    "Said",
+    "asked",
+    "grown",
+    "question",
+    "severity_milli",
+    "suspicion",
+    "zone_of",
+]
+
+_MICRO: Final = 1_000_000
+_LEAVE_MILLI: Final = 300
+"""A zone is left once its sum has fallen under 0.3 of its height: what is left of a fault cannot flap the verdict."""
+_SPARE: Final = 4
+"""With this many vantages the one that complained most so far is left out: one sick vantage of five says nothing alone."""
+_TRUST: Final = 1_000
+_FADE: Final = 8
+"""A vantage's suspicion loses an eighth a tick: half of it is gone after five."""
+
+
+class Question(NamedTuple):
+    """One comparison of rates. `hit` and `miss` are what one attempt that is, or is not, what is asked for adds."""
+
+    zone: Zone
+    what: str
+    """`failed`: did not end well, or lost a packet; `slow`, `crawl`: answered above the line's degraded, failed RTT limit."""
+    height: int
+    dwell: int
+    hit: int
+    miss: int
+
+
+def question(zone: Zone, what: str, *, usual: float, bad: float) -> Question:
+    """The question whether a rate is `bad` rather than `usual`. The one place where floats make them; journals keep the result."""
+    height, dwell = (9, 2) if zone is Zone.D else (11, 3)
+    return Question(
+        zone,
+        what,
+        height * _MICRO,
+        dwell,
+        round(_MICRO * math.log(bad / usual)),
+        round(_MICRO * math.log((1 - bad) / (1 - usual))),
+    )
+
+
+QUESTIONS: Final = (
+    question(Zone.D, "failed", usual=0.01, bad=0.035),
+    question(Zone.D, "slow", usual=0.06, bad=0.25),
+    question(Zone.F, "failed", usual=0.03, bad=0.08),
+    question(Zone.F, "failed", usual=0.10, bad=0.60),
+    question(Zone.F, "crawl", usual=0.08, bad=0.35),
+)
+"""Degraded and failed, each by failures and by slowness; failed twice: steadily above 8 %, or mostly."""
+
+
+class Evidence(NamedTuple):
+    """What one vantage, or all clients, saw of a line since the last tick; each column is of `attempts`."""
+
+    attempts: int = 0
+    failed: int = 0
+    slow: int = 0
+    crawl: int = 0
+
+    def of(self, what: str) -> int:
+        """The column a question asks for."""
+        return self.failed if what == "failed" else self.slow if what == "slow" else self.crawl
+
+    def plus(self, other: Evidence) -> Evidence:
+        """Both together."""
+        return Evidence(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+NOTHING: Final = Evidence()
+
+
+class Said(NamedTuple):
+    """One vantage's word: how much it counts (1/1000), what it saw, and how much it complained before this tick."""
+
+    trust: int
+    seen: Evidence
+    suspicion: int = 0
+
+
+class Asked(NamedTuple):
+    """A line's sums, one a question, and which of them hold their zone (a bit each)."""
+
+    sums: tuple[int, ...] = ()
+    held: int = 0
+
+    @property
+    def is_calm(self) -> bool:
+        """Nothing has added up."""
+        return not self.held and not any(self.sums)
+
+
+def asked(
+    before: Asked,
+    heard: Mapping[str, Said],
+    questions: Sequence[Question],
+    *,
+    calls: Evidence = NOTHING,
+    patience: int = 1,
+) -> Asked:
+    """The sums after one tick: what the vantages said since the last one, and what the business's own `calls` came to.
+
+    `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
+    """
+    told, sums, held = _trimmed(heard), [], 0
+    for place, question in enumerate(questions):
+        gain = sum(said.trust * _worth(said.seen, question) // _TRUST for said in told) + _worth(calls, question)
+        bound = -(-question.height // (question.dwell * patience))
+        last = before.sums[place] if before.sums else 0
+        new = min(question.height, max(0, last + min(bound, max(-bound, gain))))
+        sums.append(new)
+        was_held = before.held >> place & 1
+        if new >= question.height or (was_held and 1_000 * new >= _LEAVE_MILLI * question.height):
+            held |= 1 << place
+    return Asked(tuple(sums) if any(sums) else (), held)
+
+
+def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int:
+    """How much a vantage complains of a line after this tick: its own evidence for any of these, fading, at most one height."""
+    worth = max((_worth(seen, question) for question in questions), default=0)
+    most = max((question.height for question in questions), default=0)
+    return min(most, max(0, before - -(-before // _FADE) + worth))
+
+
+def _trimmed(heard: Mapping[str, Said]) -> list[Said]:
+    """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault."""
+    told = sorted((item for item in heard.items() if item[1].seen.attempts), key=lambda item: item[0])
+    if len(told) < _SPARE:
+        return [said for _, said in told]
+    worst = max(told, key=lambda item: item[1].suspicion)
+    return [said for name, said in told if name != worst[0] or not said.suspicion]
+
+
+def _worth(seen: Evidence, question: Question) -> int:
+    if not seen.attempts:
+        return 0
+    hits = seen.of(question.what)
+    return hits * question.hit + (seen.attempts - hits) * question.miss
+
+
+def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:
+    """The worst zone that some sum holds."""
+    holding = [question.zone for place, question in enumerate(questions) if state.held >> place & 1]
+    return max(holding, key=lambda zone: zone.value, default=Zone.H)
+
+
+def severity_milli(state: Asked, questions: Sequence[Question]) -> int:
+    """How far the line is from degraded to failed, 0…1000: the fullest of the failed zone's sums."""
+    failing = [
+        1_000 * total // question.height
+        for total, question in zip(state.sums, questions, strict=False)
+        if question.zone is Zone.F
+    ]
+    return max(failing, default=0)
+
+
+def grown(state: Asked, questions: Sequence[Question]) -> tuple[str, int, int]:
+    """The question that decides, as (what, its sum, its height): the fullest of the worst zone that is held."""
+    zone = zone_of(state, questions)
+    found = [
+        (total * 1_000 // question.height, question.what, total, question.height)
+        for place, (total, question) in enumerate(zip(state.sums, questions, strict=False))
+        if question.zone is zone and state.held >> place & 1
+    ]
+    _, what, total, height = max(found, default=(0, "", 0, 0))
+    return what, total, height
