@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tests.agent.peer import line, probe, target
 
+from reachline.agent.pace import Limits
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Attempt, Prober
 from reachline.testing.wait import until
@@ -24,7 +25,7 @@ def names(lines: Sequence[LinePlan]) -> tuple[str, ...]:
 
 def test_intervals_stretch_by_what_each_line_asks_for_now() -> None:
     async def work() -> None:
-        async with target() as good, Prober(rng=Random(1), rate=100.0) as prober:
+        async with target() as good, Prober(rng=Random(1), limits=Limits(rate=100.0)) as prober:
             lines = [line(f"l{number}", good) for number in range(10)]
 
             prober.adopt(lines)
@@ -48,7 +49,7 @@ def test_no_more_attempts_start_than_the_rate_allows_also_while_every_line_fails
         def over(_: Probed, attempt: Attempt) -> None:
             ended.append(asyncio.get_running_loop().time())
 
-        async with Prober(rng=Random(1), ended=over, rate=rate) as prober:
+        async with Prober(rng=Random(1), ended=over, limits=Limits(rate=rate)) as prober:
             began = asyncio.get_running_loop().time()
             prober.adopt(
                 [line(f"l{number}", "tcp://127.0.0.1:1", probe(burst=5)) for number in range(40)], at_once=True

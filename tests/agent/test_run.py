@@ -119,6 +119,7 @@ def test_a_part_in_the_making_never_carries_an_older_reading_than_one_that_was_s
         async with there.prober, asyncio.TaskGroup() as tasks:
             seldom = ProbePlan(kind=Kind.TCP, interval_ms=3_600_000, suspect_interval_ms=3_600_000)
             there.prober.adopt([line(f"{number:02}", DEAD, seldom) for number in range(100)])
+            await until(lambda: not there.prober.is_adopting, what="all lines to be taken up")
             first, now = there.prober.lines["c/00"][0], asyncio.get_running_loop().time()
             first.window.record(now, None, 1_000, number=1)
             working = tasks.create_task(there.work(now))

@@ -83,15 +83,40 @@ def test_a_line_that_turns_suspect_is_due_at_the_next_point_of_the_finer_grid(pl
 
 
 @pytest.mark.parametrize(
-    ("hinted", "failed", "every"), [(False, False, 5.0), (True, False, 2.0), (False, True, 2.0), (True, True, 2.0)]
+    ("failing", "doubted", "dead", "every"),
+    [
+        (False, False, False, 5.0),
+        (True, False, False, 2.0),
+        (False, True, False, 2.0),
+        (True, True, False, 2.0),
+        (False, False, True, 10.0),
+        (True, False, True, 4.0),
+    ],
 )
-def test_the_center_or_the_own_last_round_makes_a_line_suspect(hinted: bool, failed: bool, every: float) -> None:
-    assert tempo.interval(5.0, 2.0, hinted=hinted, failed=failed) == every
-    assert tempo.interval(5.0, 2.0, hinted=hinted, failed=failed, factor=1.5) == 1.5 * every
+def test_a_failing_or_doubted_line_is_asked_more_often_and_a_dead_one_half_as_often(
+    failing: bool, doubted: bool, dead: bool, every: float
+) -> None:
+    assert tempo.interval(5.0, 2.0, failing=failing, doubted=doubted, dead=dead) == every
+    assert tempo.interval(5.0, 2.0, failing=failing, doubted=doubted, dead=dead, factor=1.5) == 1.5 * every
+
+
+def test_a_seldom_kind_is_asked_four_times_as_often_in_doubt_at_most() -> None:
+    assert tempo.interval(30.0, 2.0, failing=False, doubted=True) == 7.5
+    assert tempo.interval(30.0, 2.0, failing=True, doubted=True) == 2.0
+    assert tempo.interval(1.0, 2.0, failing=False, doubted=True) == 1.0
 
 
 def test_a_suspect_interval_never_slows_a_line_down() -> None:
-    assert tempo.interval(1.0, 2.0, hinted=True, failed=False) == 1.0
+    assert tempo.interval(1.0, 2.0, failing=True) == 1.0
+
+
+@given(every=INTERVALS, burst=st.integers(1, 100))
+def test_a_round_is_spread_over_less_than_its_jitter_and_so_ends_before_the_next_begins(
+    every: float, burst: int
+) -> None:
+    last = (burst - 1) * tempo.gap(every, burst)
+
+    assert 0 <= last < tempo.JITTER * every * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from reachline.agent.jobs import connects
+from reachline.agent.leaving import Leaving
 from reachline.core import tempo
-from reachline.core.window import Window
-from reachline.doors import outbounds
-from reachline.model import Endpoint, Seconds, Zone
+from reachline.core.bucket import Claim
+from reachline.core.paths import Paths
+from reachline.core.window import MINIMUM, Window
+from reachline.model import Seconds, Zone
 from reachline.net.engine import Job
-from reachline.talk import build, hop
 from reachline.wire.frame import LinePlan, ProbePlan
 
-__all__ = ["SLOTS", "Probed", "jobs_of"]
+__all__ = ["SLOTS", "Probed"]
 
 SLOTS: Final = 8
 """Rounds of one line in flight at most, each with a token of its own: an engine's result names its round by it."""
 
 
-def jobs_of(
-    line: LinePlan, plan: ProbePlan, endpoint: Endpoint, sources: Sequence[str], *, token: int
-) -> tuple[Job, ...]:
-    """What the engine does for one attempt, once for each source; ConfigError or ValueError where the plan is wrong."""
-    probe = build(plan.kind, endpoint, plan.options)
-    hops = outbounds.hops(line.via)
-    if hops and (reason := hop.why_not(plan.kind)):
-        raise ValueError(f"{reason}; it is not sent directly instead")
-    return tuple(
-        Job(
-            token=token,
-            endpoint=endpoint,
-            probe=probe,
-            timeout=plan.timeout_ms / 1_000,
-            patience=plan.patience_ms / 1_000,
-            source=source,
-            interface=line.interface,
-            hops=hops,
-        )
-        for source in ((line.source,) if line.source else tuple(sources) or ("",))
-    )
+_PLAINLY: Final = Leaving()
 
 
 def _most_rounds(plan: ProbePlan) -> int:
@@ -57,16 +38,22 @@ class Probed:
         "_most",
         "asks",
         "base",
+        "claims",
+        "doubted",
         "due",
         "error",
         "expires",
+        "failing",
         "hinted",
         "kind",
         "last",
         "lateness_us",
+        "leaving",
         "line",
         "number",
         "numbers",
+        "passed",
+        "paths",
         "place",
         "plan",
         "skipped",
@@ -75,15 +62,34 @@ class Probed:
     )
 
     def __init__(
-        self, line: LinePlan, plan: ProbePlan, window: Window, *, base: int, jobs: tuple[Job, ...] = ()
+        self,
+        line: LinePlan,
+        plan: ProbePlan,
+        window: Window,
+        *,
+        base: int,
+        jobs: tuple[Job, ...] = (),
+        leaving: Leaving = _PLAINLY,
     ) -> None:
         self.line, self.plan, self.kind, self.window, self.base = line, plan, plan.kind, window, base
+        self.leaving = leaving
+        self.claims: tuple[Claim, ...] = ()
+        """What each of its rounds asks of the agent's buckets."""
         self.place = tempo.phase(line.line)
         self.due: tempo.Due | None = None
         """The appointment for its next round."""
         self.last: Seconds | None = None
         """Grid point of the newest round that began."""
         self.hinted = False
+        """The center holds the line for not healthy."""
+        self.doubted: Seconds = 0.0
+        """Until then it is in doubt, for a lost packet or a turn of our own opinion."""
+        self.failing: Seconds | None = None
+        """When the first round ended of those that all failed since; None: the newest got through."""
+        self.passed: Seconds = 0.0
+        """When somebody last answered a connect."""
+        self.paths: Paths | None = None
+        """What is known of the paths behind it; None: nothing speaks for a dead one."""
         self.asks = 0
         """Attempts in 1000 s at the interval that applies now, as the prober last counted them."""
         self.zone = Zone.N
@@ -116,24 +122,66 @@ class Probed:
         return self._jobs[0][0] if self.can_run else None
 
     @property
+    def jobs(self) -> tuple[Job, ...]:
+        """One for each way to leave."""
+        return self._jobs[0]
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether its attempts are TCP connections."""
+        return self.can_run and connects(self._jobs[0][0].probe)
+
+    @property
     def tokens(self) -> range:
         """Those in use."""
         return range(self.base, self.base + len(self._jobs))
 
-    def every(self, factor: float) -> Seconds:
-        """The interval now: shorter while the center holds the line for not healthy, or our newest round did not get through.
+    def every(self, factor: float, now: Seconds) -> Seconds:
+        """The interval now: shorter while the line is in doubt, longer once it is long dead.
 
         A line that is out of traffic can wait: its cooldown is longer than any interval.
         """
-        plan, failed = self.plan, self.window.rounds.last_ok is not True and not self.window.is_out
+        plan, is_out = self.plan, self.window.is_out
+        failing = self.hinted or (self.window.rounds.last_ok is not True and not is_out)
+        doubted = now < self.doubted and not is_out
         usual, suspect = plan.interval_ms / 1_000, plan.suspect_interval_ms / 1_000
-        return tempo.interval(usual, suspect, hinted=self.hinted, failed=failed, factor=factor)
+        return tempo.interval(usual, suspect, failing=failing, doubted=doubted, dead=self._is_dead(now), factor=factor)
+
+    def _is_dead(self, now: Seconds) -> bool:
+        """Long dead, and its window still holds what any limit asks for at the slower pace."""
+        if self.failing is None or now - self.failing < tempo.DEAD:
+            return False
+        return tempo.SLOWER * (MINIMUM + 1) * self.plan.interval_ms / 1_000 <= self.window.shape[1] * self.plan.burst
+
+    def learn(self, now: Seconds, *, answered: bool, lost: bool) -> None:
+        """What the newest attempt means for the pace, once it is in the window. `lost`: a connect lost a packet."""
+        if lost and self.window.rounds.last_ok:
+            self.doubted = now + tempo.DOUBT
+        if answered:
+            self.passed = now
+        if self.window.rounds.last_ok is not False:
+            self.failing = None
+        elif self.failing is None:
+            self.failing = now
+
+    def turn(self, zone: Zone, now: Seconds) -> None:
+        """Our own opinion of it turned; the first one is no turn."""
+        if self.zone is not Zone.N:
+            self.doubted = now + tempo.DOUBT
+        self.zone = zone
+
+    def inherit(self, before: Probed) -> None:
+        """Go on where the same line stood under another plan."""
+        self.number, self.zone, self.last = before.number, before.zone, before.last
+        self.doubted, self.failing, self.passed = before.doubted, before.failing, before.passed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many rounds are in flight as may be."""
+        return sum(left > 0 for left in self._left) >= self._most
 
     def begin(self) -> tuple[Job, ...]:
-        """The attempts of one more round, alternating over the sources; empty, and counted, where too many are in flight."""
-        if sum(left > 0 for left in self._left) >= self._most:
-            self.skipped += 1
-            return ()
+        """The attempts of one more round, alternating over the ways to leave."""
         slot = self._free_slot()
         self.number += 1
         self.numbers[slot], self._left[slot] = self.number, self.plan.burst

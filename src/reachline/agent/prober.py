@@ -9,38 +9,38 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Final, NamedTuple, Self
 
 from reachline.agent import trust
-from reachline.agent.probed import SLOTS, Probed, jobs_of
+from reachline.agent.book import Book
+from reachline.agent.jobs import OWN_SERVER, connects
+from reachline.agent.leaving import Sources, claims_of
+from reachline.agent.pace import Limits, Pace, Skip
+from reachline.agent.probed import SLOTS, Probed
+from reachline.agent.survey import Surveyor
 from reachline.core import tempo
-from reachline.core.ring import Columns
-from reachline.core.window import Window, max_age
-from reachline.doors.addresses import parse_target
-from reachline.errors import ConfigError
-from reachline.model import Clock, Endpoint, Failure, Kind, Seconds
+from reachline.model import Clock, Failure, Kind, Seconds
+from reachline.net import budget
 from reachline.net.engine import Engine, Job, Phases
 from reachline.net.resolve import Resolver
-from reachline.wire.frame import LinePlan, ProbePlan
+from reachline.wire.frame import LinePlan
 
 __all__ = ["OWN_SERVER", "Attempt", "Prober"]
-
-OWN_SERVER: Final = "dns://"
-"""The target of a line that asks the agent's own name server."""
 
 log = logging.getLogger("reachline.agent")
 
 _AHEAD: Final[Seconds] = 0.05
 """Rounds due this soon go to the engine at once, which starts them to the millisecond: at most 20 wake-ups a second."""
-_SPARE: Final[Seconds] = 0.1
-"""Of the rate's time that may be saved up: rounds that fall together start together, and a second has a tenth more at most."""
 _SLICE: Final = 64
 """Rounds handed over between two looks at other work: half a millisecond."""
+_LOOK: Final[Seconds] = 30.0
+"""Between two looks at our own addresses, where they are to be found: they change when people change them."""
+_RECENT: Final = 2
+"""Intervals within which another connect of the line must have been answered, for one to be a suspect of its port."""
 
-Key = tuple[str, Kind]
+_UNLIMITED: Final = Limits()
 
 
 class Attempt(NamedTuple):
@@ -67,181 +67,171 @@ class Prober:
         ended: Callable[[Probed, Attempt], None] | None = None,
         changed: Callable[[Probed], None] | None = None,
         sources: Sequence[str] = (),
-        rate: float | None = None,
+        limits: Limits = _UNLIMITED,
         rounds: int | None = None,
     ) -> None:
         """`ended` hears of every attempt, `changed` when our own quick opinion of a line did.
 
-        `rate` caps attempts a second; `rounds` ends the probing of each line after so many.
+        `sources` are addresses or `leaving.AUTO`; none: the route decides. `rounds` ends the probing of each line after so many.
         """
         self._rounds = rounds
-        self._rng, self._tell, self._changed, self._sources, self._rate = rng, ended, changed, tuple(sources), rate
-        self._columns = Columns()
-        self._probes: dict[Key, Probed] = {}
-        self._by_base: dict[int, Probed] = {}
-        self.lines: dict[str, tuple[Probed, ...]] = {}
-        """All kinds of each line, in the plan's order. Not to be written."""
-        self._bases = count(0, SLOTS)
+        self._rng, self._tell, self._changed = rng, ended, changed
+        self.pace = Pace(limits)
+        self._book = Book(self, sources=sources, close=limits.close)
+        self._suspects: frozenset[str] = frozenset()
+        self._out: frozenset[str] = frozenset()
         self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
         """Appointments by time; one is void once the line has another."""
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._factor = self._told = 1.0
-        self._asked = 0
-        """Attempts in 1000 s that all lines ask for, each at the interval that applies to it now; kept where there is a rate."""
-        self._free: Seconds = 0.0
-        """From when on the rate allows another attempt."""
+        self._look: asyncio.TimerHandle | None = None
         self._armed: Seconds = 0.0
         self._worst_late: Seconds = 0.0
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._resolver = Resolver()
-        self._engine = Engine(self._done, resolver=self._resolver)
+        self._engine = Engine(self._done, silent=self._silent, resolver=self._resolver, limit=self.pace.limits.attempts)
+        self._surveyor = Surveyor(self._engine, self.pace, rng=self._rng, ports=budget.ports().usable)
         self._loop.add_reader(self._engine.fileno(), self._engine.turn)
+        self._look = self._loop.call_later(_LOOK, self._look_around)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._look):
+            if timer:
+                timer.cancel()
+        self._book.close()
+        self._surveyor.close()
         self._loop.remove_reader(self._engine.fileno())
         self._engine.close()
         self._resolver.close()
 
     # -- what to do --------------------------------------------------------------------------------------------------------
 
-    def adopt(self, lines: Iterable[LinePlan], *, at_once: bool = False) -> None:
+    def adopt(self, lines: Iterable[LinePlan], *, at_once: bool = False, sources: Sequence[str] | None = None) -> None:
         """Probe these lines from now on and no others. What stays as it was goes on undisturbed; a line that goes the same
-        way with other numbers keeps its window. `at_once`: new ones begin now, not at their place in the interval. Passive
-        plans are left alone: nothing is sent for them.
+        way with other numbers keeps its window. `at_once`: new ones begin now, not at their place in the interval. `sources`:
+        in place of those there were. Passive plans are left alone: nothing is sent for them.
+
+        A few dozen lines are taken up at once, more of them slice by slice, so that nothing else waits for milliseconds.
         """
-        active = ((line, plan) for line in lines for plan in line.probes if plan.kind is not Kind.PASSIVE)
-        wanted = {(line.line, plan.kind): (line, plan) for line, plan in active}
-        gone = {key: probed for key, probed in self._probes.items() if wanted.get(key) != (probed.line, probed.plan)}
-        for key, probed in gone.items():
-            self._stop(key, probed)
-        new = [key for key in wanted if key not in self._probes]
-        begun = [self._begin(*wanted[key], gone.pop(key, None)) for key in new]
-        for probed in gone.values():
-            probed.window.close()
-        self.lines = {
-            line: tuple(self._probes[line, kind] for kind in kinds) for line, kinds in _by_line(wanted).items()
-        }
-        # Only now is it known by how much all intervals are stretched.
-        for probed in begun:
-            self._enter(probed, at_once=at_once)
-        self._tell_pace()
+        if sources is not None:
+            self._book.sources = Sources(sources)
+        self._book.adopt(tuple(lines), at_once=at_once)
 
     def suspect(self, lines: Iterable[str], *, out: Iterable[str] = ()) -> None:
         """These lines, and no others, are held for not healthy by the center; those that are `out` get no traffic."""
-        suspects, opened = frozenset(lines), frozenset(out)
-        turned = []
-        for probed in self._probes.values():
-            said = (probed.line.line in suspects, probed.line.line in opened)
-            if (probed.hinted, probed.window.is_out) != said:
-                probed.hinted, probed.window.is_out = said
-                self._count(probed)
-                turned.append(probed)
+        before = self._suspects, self._out
+        self._suspects, self._out = frozenset(lines), frozenset(out)
+        turned = [
+            probed
+            for line in (before[0] ^ self._suspects) | (before[1] ^ self._out)
+            for probed in self.lines.get(line, ())
+        ]
+        for probed in turned:
+            self._mark(probed)
+            self._count(probed)
         for probed in turned:
             self._reschedule(probed)
-        self._tell_pace()
+        self.settled()
 
     def revoke(self, since: Seconds) -> None:
         """Take back all that ended after `since`: our own end was broken."""
-        for probed in self._probes.values():
+        for probed in self._book.by_base.values():
             probed.window.revoke(since)
 
     # -- what is there -----------------------------------------------------------------------------------------------------
 
     @property
+    def lines(self) -> Mapping[str, tuple[Probed, ...]]:
+        """All kinds of each line, in the plan's order."""
+        return self._book.lines
+
+    @property
+    def is_adopting(self) -> bool:
+        """Whether the newest plan is still being taken up."""
+        return self._book.is_adopting
+
+    @property
     def factor(self) -> float:
         """By how much all intervals are stretched to stay within the rate; 1: not at all."""
-        return self._factor
+        return self.pace.factor
+
+    @property
+    def shed(self) -> int:
+        """Attempts that were not made since the start, for too many were under way."""
+        return self._engine.counters().shed
+
+    def every(self, probed: Probed) -> Seconds:
+        """The interval of a line now, as stretched."""
+        return probed.every(self.pace.factor, self._loop.time())
 
     def address(self, probed: Probed) -> str:
         """The numeric address in use; empty while it is not known."""
-        return self._engine.address(probed.job) if probed.job else ""
+        return next(filter(None, map(self._engine.address, probed.jobs)), "")
 
     def worst_late(self) -> Seconds:
         """How late our own timers fired at worst since this was last asked."""
         worst, self._worst_late = self._worst_late, 0.0
         return max(worst, self._engine.counters().worst_lateness_us / 1e6)
 
-    # -- plans -------------------------------------------------------------------------------------------------------------
+    # -- what begins and ends ----------------------------------------------------------------------------------------------
 
-    def _begin(self, line: LinePlan, plan: ProbePlan, before: Probed | None) -> Probed:
-        base = next(self._bases)
-        jobs, error = self._jobs(line, plan, base)
-        window, is_same = self._window(line, plan, before)
-        probed = Probed(line, plan, window, base=base, jobs=jobs)
-        probed.error = error
-        if before and is_same:
-            probed.number, probed.zone, probed.hinted, probed.last = (
-                before.number,
-                before.zone,
-                before.hinted,
-                before.last,
-            )
-        self._probes[line.line, plan.kind] = self._by_base[base] = probed
+    def began(self, probed: Probed) -> None:
+        """It is in the book; its first round is not due yet."""
+        self._mark(probed)
+        self._claim(probed)
         self._count(probed)
-        return probed
 
-    def _enter(self, probed: Probed, *, at_once: bool) -> None:
-        """Its first round."""
+    def enter(self, probed: Probed, *, at_once: bool) -> None:
+        """All of its plan is in the book: its first round may come."""
         if at_once and probed.last is None and probed.can_run:
             now = self._loop.time()
             # Its grid point is set half an interval on, so that the next round keeps that distance at least.
-            self._appoint(probed, tempo.Due(now, now + probed.every(self._factor) / 2))
+            self._appoint(probed, tempo.Due(now, now + self.every(probed) / 2))
         else:
             self._reschedule(probed)
 
-    def _window(self, line: LinePlan, plan: ProbePlan, before: Probed | None) -> tuple[Window, bool]:
-        """The window to go on with, and whether it is the one there was: same endpoint, same way, same question."""
-        age, alpha = max_age(plan.interval_ms / 1_000, plan.max_age_ms / 1_000), line.alpha_milli / 1_000
-        if before and before.window.shape == (plan.window, age) and _way(before.line, before.plan) == _way(line, plan):
-            before.window.alpha = alpha
-            return before.window, True
-        if before:
-            before.window.close()
-        return Window(self._columns, plan.kind, size=plan.window, age=age, alpha=alpha), False
-
-    def _jobs(self, line: LinePlan, plan: ProbePlan, base: int) -> tuple[tuple[Job, ...], str]:
-        """The jobs, or why there are none: a line that cannot be probed is reported as such, and the others go on."""
-        try:
-            return jobs_of(line, plan, _endpoint(line), self._sources, token=base), ""
-        except (ConfigError, ValueError) as error:
-            log.warning("probe_refused", extra={"line": line.line, "kind": plan.kind.value, "reason": str(error)})
-            return (), str(error)
-
-    def _stop(self, key: Key, probed: Probed) -> None:
-        del self._probes[key], self._by_base[probed.base]
+    def stopped(self, probed: Probed) -> None:
+        """It is no longer in the book."""
         probed.due = None
+        self._surveyor.forget(probed)
         self._tally(probed, 0)
         for token in probed.tokens:
             self._engine.cancel(token)
 
+    def settled(self) -> None:
+        """The newest plan is in the book, whole."""
+        self.pace.tell(len(self._book.by_base))
+
+    def _mark(self, probed: Probed) -> None:
+        """What the center says of its line."""
+        probed.hinted, probed.window.is_out = probed.line.line in self._suspects, probed.line.line in self._out
+
+    def _claim(self, probed: Probed) -> None:
+        """What its rounds ask of our buckets, by what is known of its address."""
+        if (job := probed.job) is None:
+            return
+        address = self._engine.address(job)
+        claims = claims_of(job, probed.plan, probed.leaving, self.pace.limits, address=address)
+        if probed.leaving.full and connects(job.probe):
+            claims += (self._book.outflow.claim(probed.line, probed.plan, probed.leaving),)
+        probed.claims = claims
+
     def _count(self, probed: Probed) -> None:
         """What it asks for at the interval that applies now; all intervals stretch alike where the sum is above our rate."""
-        if self._rate is not None and probed.can_run:
-            self._tally(probed, round(1_000 * probed.plan.burst / probed.every(1.0)))
+        if probed.can_run:
+            self._tally(probed, round(1_000 * probed.plan.burst / probed.every(1.0, self._loop.time())))
 
     def _tally(self, probed: Probed, asks: int) -> None:
-        self._asked, probed.asks = self._asked + asks - probed.asks, asks
-        if self._rate is not None:
-            self._factor = tempo.stretch((self._asked / 1_000,), self._rate)
+        self.pace.tally(asks - probed.asks)
+        probed.asks = asks
 
-    def _tell_pace(self) -> None:
-        if self._factor != self._told:
-            self._told = self._factor
-            log.warning("intervals_stretched", extra={"factor": round(self._factor, 3), "probes": len(self._probes)})
-
-    def _allowed(self, at: Seconds, attempts: int) -> Seconds:
-        """When a round due `at` may start by the rate, which it takes its share of."""
-        if self._rate is None:
-            return at
-        start = max(at, self._free)
-        self._free = max(self._free, at - _SPARE) + attempts / self._rate
-        return start
+    def _look_around(self) -> None:
+        """Are our own addresses others than they were?"""
+        self._look = self._loop.call_later(_LOOK, self._look_around)
+        self._book.look()
 
     # -- time --------------------------------------------------------------------------------------------------------------
 
@@ -249,19 +239,23 @@ class Prober:
         """Its next round by what is known now; an earlier appointment is void."""
         self._count(probed)
         if probed.can_run and (self._rounds is None or probed.number < self._rounds):
-            every, now = probed.every(self._factor), self._loop.time()
+            every, now = self.every(probed), self._loop.time()
             self._appoint(probed, tempo.next_due(probed.place, every, probed.last, now, self._rng))
 
     def _appoint(self, probed: Probed, due: tempo.Due) -> None:
         probed.due = due
-        probed.skipped += due.skipped
+        self._skip(probed, Skip.LATE, due.skipped)
         heapq.heappush(self._queue, (due.at, next(self._order), due, probed))
         self._arm()
+
+    def _skip(self, probed: Probed, cause: Skip, rounds: int) -> None:
+        probed.skipped += rounds
+        self.pace.skip(cause, rounds)
 
     def _arm(self) -> None:
         if not self._queue:
             return
-        at = max(self._queue[0][0], self._free) - _AHEAD
+        at = max(self._queue[0][0], self.pace.free) - _AHEAD
         if self._timer is None or at < self._timer.when():
             if self._timer:
                 self._timer.cancel()
@@ -275,7 +269,7 @@ class Prober:
         if timer:
             self._worst_late = max(self._worst_late, now - max(timer.when(), self._armed))
         for _ in range(_SLICE):
-            if not self._queue or max(self._queue[0][0], self._free) > now + _AHEAD:
+            if not self._queue or max(self._queue[0][0], self.pace.free) > now + _AHEAD:
                 break
             *_, due, probed = heapq.heappop(self._queue)
             if probed.due is due:
@@ -283,15 +277,19 @@ class Prober:
         self._arm()
 
     def _start(self, probed: Probed, due: tempo.Due, now: Seconds) -> None:
-        every = probed.every(self._factor)
+        every, burst = self.every(probed), probed.plan.burst
         if now - due.grid > every:
             due = tempo.next_due(probed.place, every, probed.last, now, self._rng)
-            probed.skipped += due.skipped
+            self._skip(probed, Skip.LATE, due.skipped)
         probed.last = due.grid
-        jobs = probed.begin()
-        at = self._allowed(due.at, len(jobs))
-        for job in jobs:
-            self._engine.start(job, at=at)
+        if probed.is_full:
+            self._skip(probed, Skip.OVERLAP, 1)
+        elif (at := self.pace.admit(probed.claims, due.at, due.grid + every, burst)) is None:
+            probed.skipped += 1
+        else:
+            gap = tempo.gap(every, burst)
+            for number, job in enumerate(probed.begin()):
+                self._engine.start(job, at=at + number * gap)
         self._reschedule(probed)
 
     # -- results -----------------------------------------------------------------------------------------------------------
@@ -312,10 +310,13 @@ class Prober:
         /,
     ) -> None:
         slot = token % SLOTS
-        if (probed := self._by_base.get(token - slot)) is None:
+        if token < 0:
+            self._surveyor.ended(token, failure)
+            return
+        if (probed := self._book.by_base.get(token - slot)) is None:
             return
         window, number = probed.window, probed.numbers[slot]
-        now, was_ok = self._loop.time(), window.rounds.last_ok
+        now, was = self._loop.time(), (window.rounds.last_ok, probed.doubted)
         window.record(
             now,
             failure,
@@ -331,17 +332,26 @@ class Prober:
         if failure is not None or late:
             probed.error = note or _WORDS.get(failure, "answered too late")
         over = probed.ended(slot, lateness_us, phases.expires if phases else None)
-        if window.rounds.last_ok is not was_ok:
+        probed.learn(now, answered=failure is None, lost=lost > 0 and probed.is_connecting)
+        self._opine(probed, now)
+        if window.rounds.last_ok is not was[0] or was[1] < now < probed.doubted:
             self._reschedule(probed)
-        self._opine(probed)
         if self._tell:
             self._tell(probed, Attempt(number, over, failure, rtt_us, clock, late, note))
 
-    def _opine(self, probed: Probed) -> None:
+    def _silent(self, job: Job, port: int) -> None:
+        """Nobody answered a connect from this port. Does anybody answer the others of its line?"""
+        probed = self._book.by_base.get(job.token - job.token % SLOTS) if job.token >= 0 else None
+        if probed is None or probed.kind is not Kind.TCP or not probed.window.rounds.last_ok:
+            return
+        if self._loop.time() - probed.passed < _RECENT * self.every(probed):
+            self._surveyor.suspect(probed, job, port)
+
+    def _opine(self, probed: Probed, now: Seconds) -> None:
         rounds = probed.window.rounds
         zone = trust.advisory(probed.zone, rounds.known, rounds.ok)
         if zone is not probed.zone:
-            probed.zone = zone
+            probed.turn(zone, now)
             if self._changed:
                 self._changed(probed)
 
@@ -358,22 +368,3 @@ _WORDS: Final[Mapping[Failure | None, str]] = {
     Failure.STATUS: "unexpected status",
     Failure.AGENT: "this agent could not probe",
 }
-
-
-def _by_line(keys: Iterable[Key]) -> dict[str, list[Kind]]:
-    lines: dict[str, list[Kind]] = {}
-    for line, kind in keys:
-        lines.setdefault(line, []).append(kind)
-    return lines
-
-
-def _way(line: LinePlan, plan: ProbePlan) -> tuple[object, ...]:
-    return line.target, line.via, line.source, line.interface, line.family, plan.options
-
-
-def _endpoint(line: LinePlan) -> Endpoint:
-    """The target with its family; a `dns://` one may leave the server to the agent (an empty host)."""
-    if line.target == OWN_SERVER:
-        return Endpoint(scheme="dns", host="", port=53)
-    endpoint = parse_target(line.target)
-    return replace(endpoint, family=line.family) if line.family else endpoint

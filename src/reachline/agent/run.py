@@ -13,6 +13,7 @@ import msgspec
 from reachline import __version__
 from reachline.agent.mesh import MeshProber
 from reachline.agent.outbox import Outbox
+from reachline.agent.pace import Limits
 from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
@@ -64,7 +65,7 @@ class _Agent:
     def __init__(self, settings: AgentRun, *, boot: str, seed: int) -> None:
         self.references = reference_plans(settings.references)
         self.prober = Prober(
-            rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, rate=settings.rate
+            rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, limits=Limits(rate=settings.rate)
         )
         self.passive = Passive(self._urge)
         self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.sources)

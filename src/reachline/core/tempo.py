@@ -3,6 +3,9 @@
 Rounds lie on an absolute grid, phase + k * interval, the phase drawn from the line's id: lines of one plan never start
 together, two agents with one plan do not drift, and a late round does not push the next one. Each start is moved a little
 around its grid point, so that no periodic disturbance of the line stays hidden between two probes.
+
+How often depends on what is known: a line in doubt is asked at its suspect interval, one that is long dead half as often as
+otherwise, and all stretch alike where their sum is above the agent's rate: whatever lines are like, the total stays.
 """
 
 from __future__ import annotations
@@ -15,10 +18,34 @@ from typing import Final, NamedTuple
 
 from reachline.model import Seconds
 
-__all__ = ["JITTER", "Due", "interval", "next_due", "overlap", "phase", "stretch"]
+__all__ = [
+    "DEAD",
+    "DOUBT",
+    "FASTER",
+    "JITTER",
+    "SLOWER",
+    "Due",
+    "gap",
+    "interval",
+    "next_due",
+    "overlap",
+    "phase",
+    "stretch",
+]
 
 JITTER: Final = 0.1
 """Share of the interval by which a start is moved, either way."""
+DOUBT: Final[Seconds] = 60.0
+"""After a lost packet, or a turn of our own opinion, a line is in doubt: long enough for 25 rounds at the suspect interval, which
+tell a single loss from one of a few percent."""
+FASTER: Final = 4
+"""Times as often in doubt, at most: a kind that is asked seldom for what it costs the other side stays seldom."""
+DEAD: Final[Seconds] = 600.0
+"""Without one round that got through: whoever mends it now does not wait for five seconds more, and nobody calls it anyway."""
+SLOWER: Final = 2
+"""Times the interval of a line that is long dead."""
+_SPREAD: Final = 0.1
+"""Share of the interval that one round's attempts are spread over: a disturbance of milliseconds must not hit all of them."""
 _ON_GRID: Final = 1e-6
 """Of an interval: a grid point computed as float counts as the grid point it was meant to be."""
 _OVERLAP: Final = 2, 8
@@ -39,12 +66,23 @@ def phase(line: str) -> float:
     return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=6).digest()) / 2**48
 
 
-def interval(usual: Seconds, suspect: Seconds, *, hinted: bool, failed: bool, factor: float = 1.0) -> Seconds:
-    """How often: the suspect interval while the center holds the line for not healthy, or its own last round failed.
+def interval(
+    usual: Seconds, suspect: Seconds, *, failing: bool, doubted: bool = False, dead: bool = False, factor: float = 1.0
+) -> Seconds:
+    """How often: the suspect interval while the line is failing (the center holds it for not healthy, or its last round did not
+    get through), that or `FASTER` while it is in `DOUBT`, `SLOWER` once it is long `DEAD`.
 
     `factor` is what `stretch` says; it slows all lines of an agent alike.
     """
-    return factor * (min(usual, suspect) if hinted or failed else usual)
+    every = min(usual, suspect) if failing else usual
+    if doubted:
+        every = min(every, max(suspect, usual / FASTER))
+    return factor * (SLOWER * every if dead else every)
+
+
+def gap(every: Seconds, burst: int) -> Seconds:
+    """From one attempt of a round to its next."""
+    return _SPREAD * every / burst
 
 
 def next_due(place: float, every: Seconds, last: Seconds | None, now: Seconds, rng: Random) -> Due:

@@ -143,6 +143,9 @@ class Launcher:
             attempt.note = found
             self._pad.settle(attempt, Failure.RESOLVE, 0)
             return
+        if found.job.port > 0:
+            self._go(attempt, found)  # one port, one attempt: its route is not asked for again
+            return
         others = [route for route in self._routes.get(found.job.token, ()) if route.job is not found.job]
         self._routes[found.job.token] = (*others[1 - _KEPT :], found)
         self._go(attempt, found)

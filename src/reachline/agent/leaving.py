@@ -1,0 +1,146 @@
+"""How an agent's attempts on a line leave: from which own addresses, closed how, out of which buckets. Sends nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline.agent.pace import Close, Limits
+from reachline.core.bucket import Claim
+from reachline.doors.addresses import parse_target
+from reachline.errors import ConfigError
+from reachline.model import Kind
+from reachline.net import budget, sources
+from reachline.net.engine import Job
+from reachline.talk.secure import is_address
+from reachline.wire.frame import LinePlan, ProbePlan
+
+__all__ = ["AUTO", "ROUTE", "Leaving", "Outflow", "Sources", "claims_of", "network_of"]
+
+AUTO: Final = "auto"
+"""In place of source addresses: all that are beside the one that the route to a target takes."""
+ROUTE: Final = "route"
+"""In place of source addresses: the one that the route takes, and no other."""
+_ANY: Final = ("",)
+_CONNECTIONLESS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.UDP, Kind.PASSIVE})
+_PORTS: Final = {"http": ":80", "https": ":443"}
+_PREFIXES: Final = {4: 24, 6: 48}
+"""What one operator routes as one, as a rule: the smallest networks that the routing of the Internet knows."""
+_LOOPBACK: Final = ("127.", "[::1]", "localhost")
+
+
+class Leaving(NamedTuple):
+    """How attempts on one line leave."""
+
+    sources: tuple[str, ...] = _ANY
+    """Own addresses in turn; empty text: the route decides."""
+    reset: bool = False
+    """Connections are closed by RST: by FIN they would use up the ports toward this target."""
+    full: bool = False
+    """They do use them up, and are closed by FIN all the same: the ports have a bucket."""
+
+
+class Sources:
+    """The addresses that attempts alternate over: given ones, or those that are found. Written by its prober."""
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self.is_auto = AUTO in wanted
+        self._given = tuple(each for each in wanted if each not in (AUTO, ROUTE))
+        self._groups: Mapping[str, tuple[str, ...]] = {}
+        self.look()
+
+    def look(self) -> bool:
+        """Whether the addresses of this machine are others than at the last look."""
+        before = self._groups
+        self._groups = sources.groups(sources.addresses()) if self.is_auto else {}
+        return self._groups != before
+
+    def of(self, line: LinePlan) -> tuple[str, ...]:
+        """For one line, by the address that its packets go to; for a name that may be of either family the route decides."""
+        if line.source:
+            return (line.source,)
+        if not self._given and not self._groups:
+            return _ANY
+        host = _host(line)
+        if not is_address(host):
+            return self._given or _ANY
+        if not self._given:
+            return sources.beside(host, self._groups) or _ANY
+        return tuple(own for own in self._given if (":" in own) == (":" in host)) or _ANY
+
+
+class Outflow:
+    """Connections that all lines together make to each address, a minute's worth of which hold our ports. A value once added up."""
+
+    def __init__(self, close: Close) -> None:
+        self._close = close
+        self._rates: Counter[str] = Counter()
+        self._ports = {is_loopback: budget.ports(is_loopback=is_loopback) for is_loopback in (False, True)}
+
+    def add(self, line: LinePlan) -> None:
+        """What it will ask for at most: at its suspect interval."""
+        target = _netloc(line)
+        for plan in line.probes:
+            if plan.kind not in _CONNECTIONLESS:
+                self._rates[target] += round(1e6 * plan.burst / plan.suspect_interval_ms)
+
+    def leaving(self, line: LinePlan, own: tuple[str, ...]) -> Leaving:
+        """How its attempts leave, from these addresses."""
+        if self._close is Close.RST:
+            return Leaving(own, reset=True)
+        target = _netloc(line)
+        share = self._room(target).share(self._rates[target] / 1e3 / len(own))
+        if self._close is Close.AUTO:
+            return Leaving(own, reset=share > budget.FULL)
+        return Leaving(own, full=share > 1)
+
+    def claim(self, line: LinePlan, plan: ProbePlan, leaving: Leaving) -> Claim:
+        """What one round takes of the ports toward its address."""
+        target = _netloc(line)
+        return Claim(f"ports {target}", self._room(target).rate * len(leaving.sources), plan.burst)
+
+    def _room(self, target: str) -> budget.Ports:
+        return self._ports[target.startswith(_LOOPBACK)]
+
+
+def claims_of(job: Job, plan: ProbePlan, leaving: Leaving, limits: Limits, *, address: str = "") -> tuple[Claim, ...]:
+    """What one round asks of the buckets of its target's network and of our addresses. Loopback is nobody's network.
+
+    `address` is what a name resolved to, where that is known.
+    """
+    host = job.hops[0].endpoint.host if job.hops else address or job.endpoint.host
+    if not (network := network_of(host)):
+        return ()
+    claims = [Claim(f"network {network}", limits.network, plan.burst)] if limits.network else []
+    if limits.source:
+        share = plan.burst / len(leaving.sources)
+        claims += [Claim(f"source {own or 'of the route'}", limits.source, share) for own in leaving.sources]
+    return tuple(claims)
+
+
+def network_of(host: str) -> str:
+    """The network of an address, as text; a name stands for itself, and loopback, which no network carries, for nothing."""
+    if not is_address(host):
+        return "" if host == "localhost" else host
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if address.is_loopback:
+        return ""
+    return str(ipaddress.ip_network((address, _PREFIXES[address.version]), strict=False))
+
+
+def _netloc(line: LinePlan) -> str:
+    """Host and port that connections go to first, as the plan writes them."""
+    url = line.target if line.via == "direct" else line.via.partition(",")[0]
+    scheme, _, rest = url.partition("://")
+    place = rest.partition("/")[0].rpartition("@")[2]
+    return place + _PORTS.get(scheme, "") if place.rpartition(":")[2] == place or place.endswith("]") else place
+
+
+def _host(line: LinePlan) -> str:
+    try:
+        url = line.target if line.via == "direct" else f"tcp://{_netloc(line)}"
+        return parse_target(url).host
+    except (ConfigError, ValueError):
+        return ""
