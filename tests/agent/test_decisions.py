@@ -29,10 +29,36 @@ def test_agents_that_lose_their_center_together_do_not_return_together() -> None
 
 
 @pytest.mark.parametrize(
-    ("score", "late_us", "after"), [(0, 0, 0), (0, 200_000, 0), (0, 200_001, 1), (7, 900_000, 7), (3, 0, 2)]
+    ("score", "is_clean", "after"), [(0, True, 0), (0, False, 1), (7, False, 7), (3, True, 2), (6, False, 7)]
 )
-def test_doubt_grows_with_late_timers_and_fades_with_clean_heartbeats(score: int, late_us: int, after: int) -> None:
-    assert trust.doubt(score, late_us) == after
+def test_doubt_grows_with_every_heartbeat_that_speaks_against_us_and_fades_with_clean_ones(
+    score: int, is_clean: bool, after: int
+) -> None:
+    assert trust.doubt(score, is_clean) == after
+
+
+def groups(*names: str) -> list[frozenset[str]]:
+    """One line for each text, its groups written as letters."""
+    return [frozenset(name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("turned", "lines", "is_us"),
+    [
+        (groups("a", "b"), 3, True),
+        (groups("a", "b"), 4, False),
+        (groups("a", "a", "a"), 3, False),
+        (groups("ab", "b", "bc", "c"), 4, False),
+        (groups("ab", "c", "cd"), 4, True),
+        (groups("a"), 1, False),
+        (groups(), 0, False),
+    ],
+    ids=["most, apart", "half", "one group", "a chain of groups", "two sets", "one line", "no line"],
+)
+def test_lines_that_turn_bad_at_once_speak_against_us_where_they_share_nothing(
+    turned: list[frozenset[str]], lines: int, is_us: bool
+) -> None:
+    assert trust.at_once(turned, lines) is is_us
 
 
 @pytest.mark.parametrize(

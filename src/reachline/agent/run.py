@@ -17,7 +17,9 @@ from reachline.agent.pace import Limits
 from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
-from reachline.agent.reports import Reporter, reference_plans
+from reachline.agent.references import References, is_own
+from reachline.agent.reports import Reporter
+from reachline.agent.selfcheck import SelfCheck
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink, credentials
 from reachline.model import Kind, Seconds
@@ -49,8 +51,8 @@ async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
         "agent_started", extra={"agent": settings.id, "boot": boot, "seed": seed, "centers": list(settings.centers)}
     )
     agent = _Agent(settings, boot=boot, seed=seed)
-    async with agent.prober, agent.mesh, asyncio.TaskGroup() as tasks:
-        agent.prober.adopt(agent.references)
+    async with agent.prober, agent.mesh, agent.references, asyncio.TaskGroup() as tasks:
+        agent.prober.adopt(agent.references.plans)
         working = tasks.create_task(agent.work(loop.time()), name="work")
         await stop.wait()
         agent.uplink.end("the agent was stopped")
@@ -63,9 +65,12 @@ class _Agent:
     """What one agent consists of. Written by its own tasks, all on one loop."""
 
     def __init__(self, settings: AgentRun, *, boot: str, seed: int) -> None:
-        self.references = reference_plans(settings.references)
+        self.references = References(settings.references, settings.connectivity)
         self.prober = Prober(
-            rng=Random(f"{seed}/jitter"), changed=self._changed, sources=settings.sources, limits=Limits(rate=settings.rate)
+            rng=Random(f"{seed}/jitter"),
+            changed=self._changed,
+            sources=settings.sources,
+            limits=Limits(rate=settings.rate),
         )
         self.passive = Passive(self._urge)
         self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.sources)
@@ -93,15 +98,16 @@ class _Agent:
 
     async def work(self, now: Seconds) -> None:
         """All tasks; ends when the uplink does."""
-        reporter = Reporter(self.prober, self.passive, agent=self._settings.id, boot=self._boot, now=now)
+        trust = SelfCheck(self.prober, self.passive, self.references, now=now)
+        reporter = Reporter(self.prober, self.passive, trust, agent=self._settings.id, boot=self._boot, now=now)
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self.passive.run(), name="look")
-            reporting = tasks.create_task(self._report(reporter), name="report")
+            reporting = tasks.create_task(self._report(reporter, trust), name="report")
             await self.uplink.run()
             reporting.cancel()
             looking.cancel()
 
-    async def _report(self, reporter: Reporter) -> None:
+    async def _report(self, reporter: Reporter, trust: SelfCheck) -> None:
         """A round of reports each heartbeat, in parts; at once after a center took us; urgent ones in between.
 
         All by one task: whatever is read first is sent first, so that no reading overtakes a newer one of its line.
@@ -110,7 +116,9 @@ class _Agent:
         while True:
             self._is_due = False
             due = loop.time() + self._heartbeat
-            reporter.look(loop.time())
+            if self.references.refresh():
+                self.prober.adopt((*self.references.plans, *self._lines))
+            trust.look(loop.time())
             parts = reporter.slices()
             gap = min(_GAP, self._heartbeat / len(parts))
             for number, lines in enumerate(parts, 1):
@@ -174,7 +182,7 @@ class _Agent:
         match frame:
             case Plan():
                 self._heartbeat = frame.heartbeat_ms / 1_000
-                self.prober.adopt((*self.references, *frame.lines))
+                self.prober.adopt((*self.references.plans, *frame.lines))
                 self.passive.adopt(frame.lines)
                 if frame.lines != self._lines:
                     self._lines = frame.lines
@@ -187,6 +195,8 @@ class _Agent:
 
     def _changed(self, probed: Probed) -> None:
         line = probed.line.line
+        if is_own(line):
+            return
         log.info(
             "zone_changed",
             extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target
+from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target, parse_target
 from reachline.doors.agents import Listened
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Locality, Seconds
 
 __all__ = ["AgentRun", "checked"]
+
+
+def _page(text: str) -> str:
+    if text and parse_target(text).scheme not in ("http", "https"):
+        raise refuse("must be a page", "write https://a.example/204")
+    return text
+
+
+_Page = Annotated[str, AfterValidator(_page)]
 
 
 class AgentRun(BaseModel):
@@ -45,6 +54,9 @@ class AgentRun(BaseModel):
     references: tuple[Target, ...] = Field(
         (),
         description="Targets near this agent that always answer. While all fail, our own end is broken and results are void.",
+    )
+    connectivity: _Page = Field(
+        "", description="A page that always answers, e.g. https://a.example/204. While it does not, results are void."
     )
     tls: bool = Field(
         False, description="Speak TLS to centers reached over TCP; a Unix socket is guarded by its rights."

@@ -1,13 +1,13 @@
-"""When the agent distrusts itself: a score for its own lateness, and whether it is cut off from everything near it. Pure."""
+"""When the agent distrusts itself: the score that its vote is divided by, and what raises it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from reachline.model import Zone
 
-__all__ = ["LATE_US", "advisory", "doubt", "is_cut_off"]
+__all__ = ["LATE_US", "advisory", "at_once", "doubt", "independent", "is_cut_off"]
 
 LATE_US: Final = 200_000
 """Own timers that fire later than this cannot tell a slow line from a slow agent."""
@@ -15,15 +15,31 @@ _MOST: Final = 7
 """The score divides the agent's vote by 1 + score: at 7 it is an eighth."""
 
 
-def doubt(score: int, worst_late_us: int) -> int:
-    """The score after one more heartbeat, 0…7: up by one where a timer was late, down by one where none was."""
-    return min(_MOST, score + 1) if worst_late_us > LATE_US else max(0, score - 1)
+def doubt(score: int, is_clean: bool) -> int:
+    """The score after one more heartbeat, 0…7: down by one where nothing spoke against us, else up by one."""
+    return max(0, score - 1) if is_clean else min(_MOST, score + 1)
 
 
 def is_cut_off(references: Iterable[bool | None]) -> bool:
     """Whether every reference target failed its newest round. Without references, or before they were tried: no."""
     known = tuple(references)
     return bool(known) and all(ok is False for ok in known)
+
+
+def at_once(turned: Collection[frozenset[str]], lines: int) -> bool:
+    """Whether more than half of `lines` lines turned bad together though nothing is known that they share: then it is likelier
+    us. `turned` has the shared-risk groups of each that did.
+    """
+    return 2 * len(turned) > lines and independent(turned) > 1
+
+
+def independent(groups: Iterable[frozenset[str]]) -> int:
+    """How many sets of lines there are of which no two share a group, directly or by way of others."""
+    sets: list[frozenset[str]] = []
+    for group in groups:
+        apart = [other for other in sets if not other & group]
+        sets = [*apart, group.union(*(other for other in sets if other & group))]
+    return len(sets)
 
 
 def advisory(before: Zone, known: int, ok: int) -> Zone:

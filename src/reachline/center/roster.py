@@ -67,6 +67,8 @@ class Agent:
     record: int = 0
     """Number of its newest evidence in the journal, over all its streams; nothing is acknowledged before that is on disk."""
     doubt: int = 0
+    doubts: tuple[str, ...] = ()
+    """Why it doubts itself, in its own words."""
     kinds: frozenset[Kind] = frozenset()
     """What it can probe…"""
     lacks: frozenset[Kind] = frozenset()
@@ -175,7 +177,7 @@ class Roster:
         """Counts a heartbeat. Sequences rise by one from 1; a part repeats its round's number or has its own."""
         if agent.session != session or heartbeat.agent != agent.id or heartbeat.boot != agent.boot:
             return Arrival.STRANGER
-        agent.last_ms, agent.doubt = now_ms, heartbeat.doubt
+        agent.last_ms, agent.doubt, agent.doubts = now_ms, heartbeat.doubt, heartbeat.doubts
         place = (heartbeat.sequence, heartbeat.part[0])
         if place <= agent.sequence:
             agent.duplicates += 1
@@ -234,6 +236,7 @@ def _row(agent: Agent, now_ms: int) -> live.AgentRow:
         "sources": list(agent.sources),
         "age": None if agent.last_ms is None else round((now_ms - agent.last_ms) / 1000, 3),
         "doubt": agent.doubt,
+        "doubts": list(agent.doubts),
         "lacks": sorted(kind.value for kind in agent.lacks),
         "lines": agent.lines,
         "heartbeats": agent.heartbeats,

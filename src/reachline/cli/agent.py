@@ -46,6 +46,12 @@ def command(
             help="Target near this agent that always answers; while all fail, we are cut off.",
         ),
     ] = None,
+    connectivity: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Page that always answers; while it does not, what we measure counts for nothing."
+        ),
+    ] = "",
     tls: Annotated[
         bool, typer.Option("--tls", help="Speak TLS to the center; the system's roots say whom to trust.")
     ] = False,
@@ -74,6 +80,7 @@ def command(
         region=region,
         sources=tuple(source or ()),
         references=tuple(reference or ()),
+        connectivity=connectivity,
         mesh=mesh or None,
         tls=tls,
         ca=ca,

@@ -1,4 +1,4 @@
-"""The addresses of an interface. Linux only; knows nothing of lines."""
+"""Interfaces, their addresses, and which of them the kernel's routes take. Linux only; knows nothing of lines."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import fcntl
 import ipaddress
 import socket
 import struct
+import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["addresses_of", "index_of"]
+__all__ = ["addresses_of", "gateway", "index_of"]
 
 _SIOCGIFADDR: Final = 0x8915
 _REQUEST: Final = struct.Struct("=16s4x4s16x")
 """struct ifreq with a sockaddr_in: name, then family and port, address."""
 _IPV6: Final = Path("/proc/net/if_inet6")
+_ROUTES: Final = Path("/proc/net/route")
+_GATEWAY: Final = 2
+"""RTF_GATEWAY (linux/route.h)."""
 
 
 def index_of(interface: str) -> int:
@@ -35,3 +39,27 @@ def addresses_of(interface: str) -> frozenset[str]:
         rows = (row.split() for row in _IPV6.read_text().splitlines())
         found |= {str(ipaddress.IPv6Address(bytes.fromhex(row[0]))) for row in rows if row[-1:] == [interface]}
     return frozenset(found)
+
+
+def gateway(routes: Path = _ROUTES) -> str:
+    """The IPv4 address of the default gateway with the lowest metric; empty where there is none."""
+    found = []
+    for row in _rows(routes):
+        _, target, hop, flags, _, _, metric, mask = row[:8]
+        if int(flags, 16) & _GATEWAY and int(target, 16) == int(mask, 16) == 0:
+            found.append((int(metric), str(_ipv4(hop))))
+    return min(found, default=(0, ""))[1]
+
+
+def _rows(table: Path) -> list[list[str]]:
+    """The table's rows as words, without its headline; empty where it cannot be read."""
+    try:
+        lines = table.read_text().splitlines()[1:]
+    except OSError:
+        return []
+    return [words for line in lines if len(words := line.split()) >= 8]
+
+
+def _ipv4(word: str) -> ipaddress.IPv4Address:
+    """The kernel writes addresses as numbers in the machine's own order of bytes."""
+    return ipaddress.IPv4Address(int(word, 16).to_bytes(4, sys.byteorder))

@@ -51,7 +51,10 @@ class LiveTick(TypedDict):
 
 
 class AgentRow(TypedDict):
-    """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame."""
+    """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame.
+
+    `doubt` (0…7) divides its vote by 1 + doubt; `doubts` says why, in its own words.
+    """
 
     agent: str
     state: str
@@ -60,6 +63,7 @@ class AgentRow(TypedDict):
     sources: list[str]
     age: float | None
     doubt: int
+    doubts: list[str]
     lacks: list[str]
     """Probe kinds that its lines want and its release does not know."""
     lines: int

@@ -1,0 +1,121 @@
+"""How far an agent trusts itself now, and why not: its score of doubt, its reasons in words, and whether its results count."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from reachline.agent import trust
+from reachline.agent.passive import Passive
+from reachline.agent.prober import Prober
+from reachline.agent.references import EVERY_MS, References, is_own
+from reachline.doors.addresses import parse_target
+from reachline.model import HELPERS, Seconds, Zone
+from reachline.wire.frame import LinePlan
+
+__all__ = ["SelfCheck"]
+
+log = logging.getLogger("reachline.agent")
+
+_SURE: Final[Seconds] = 2 * EVERY_MS / 1_000
+"""An answered round of a reference began at most its interval and its timeout ago; only until then we are sure."""
+
+
+class _Reason(NamedTuple):
+    """Why we doubt: `name` stays the same while it lasts, `text` has the numbers."""
+
+    name: str
+    text: str
+
+
+class SelfCheck:
+    """One agent's opinion of itself. Written by the task that reports."""
+
+    def __init__(self, prober: Prober, passive: Passive, references: References, *, now: Seconds) -> None:
+        self._prober, self._passive, self._references = prober, passive, references
+        self._sure: Seconds = now
+        """Until then the references answered, if there are any."""
+        self._reasons: tuple[_Reason, ...] = ()
+        self._void = ""
+        self._bad: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        """Lines that were bad at the look before the last, and at the last."""
+        self.score = 0
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why we doubt ourselves, in words; empty where we do not, or no longer and the score is still fading."""
+        return tuple(reason.text for reason in self._reasons)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether our own end is broken: what we measure is no evidence."""
+        return bool(self._void)
+
+    def look(self, now: Seconds) -> None:
+        """Once a heartbeat: the score, and its reasons."""
+        self.check(now)
+        before, self._reasons = self._reasons, tuple(self._found())
+        self.score = trust.doubt(self.score, not self._reasons)
+        if [reason.name for reason in before] != [reason.name for reason in self._reasons]:
+            log.warning("doubt_changed", extra={"score": self.score, "reasons": "; ".join(self.doubts) or "none"})
+
+    def check(self, now: Seconds) -> None:
+        """Whether what we measure counts. The end of a cut is found here, and its samples taken back."""
+        was, self._void = self._void, self._references.cut_off(self._prober.lines, self._gets_through)
+        if was and not self._void:
+            self._prober.revoke(self._sure)
+            self._passive.revoke(self._sure)
+        if self._void != was:
+            log.warning("results_void" if self._void else "results_count_again", extra={"reason": self._void or was})
+        if not self._void:
+            self._sure = max(self._sure, now - _SURE)
+
+    def _found(self) -> list[_Reason]:
+        found = []
+        if (late := self._prober.worst_late()) * 1e6 > trust.LATE_US:
+            found.append(_Reason("timers", f"own timers fired {late:.2f} s late"))
+        found += [_Reason(name, f"{name} does not answer") for name in self._references.lost(self._prober.lines)]
+        if turned := self._turned():
+            found.append(_Reason("at once", turned))
+        if self._void:
+            found.append(_Reason("void", f"results are void: {self._void}"))
+        return found
+
+    def _turned(self) -> str:
+        """More than half of our lines turned bad within two heartbeats, in words; empty where not."""
+        plans = self._plans()
+        bad = frozenset(line for line in plans if self._is_bad(line))
+        turned, lines = bad - self._bad[0], len(plans)
+        if trust.at_once([_groups(plans[line]) for line in turned], lines):
+            # Told once: from here on they are lines that are bad.
+            self._bad = (bad, bad)
+            return f"{len(turned)} of {lines} lines turned bad at once"
+        self._bad = (self._bad[1], bad)
+        return ""
+
+    def _plans(self) -> dict[str, LinePlan]:
+        active = {line: probes[0].line for line, probes in self._prober.lines.items() if not is_own(line)}
+        return active | {line: watched.line for line, watched in self._passive.watched.items()}
+
+    def _is_bad(self, line: str) -> bool:
+        zones = [probed.zone for probed in self._prober.lines.get(line, ()) if probed.kind not in HELPERS]
+        if watched := self._passive.watched.get(line):
+            zones.append(watched.zone)
+        return Zone.F in zones
+
+    def _gets_through(self) -> bool:
+        return any(
+            probed.window.rounds.last_ok
+            for line, probes in self._prober.lines.items()
+            for probed in probes
+            if not is_own(line)
+        )
+
+
+def _groups(line: LinePlan) -> frozenset[str]:
+    """What is known that the line shares with others: its groups, and the host it goes to."""
+    try:
+        host = parse_target(line.target).host
+    except ValueError:
+        host = line.target
+    return frozenset((*line.groups, f"host {host}"))
