@@ -36,7 +36,11 @@ class Form(StrEnum):
 def command(
     targets: Annotated[
         list[str],
-        typer.Argument(metavar="TARGET", help="https:// http:// tcp://host:port tls:// icmp:// dns://name[@server]"),
+        typer.Argument(
+            metavar="TARGET",
+            help="https:// http:// tcp://host:port tls:// dns://name[@server] icmp:// grpc:// redis:// udp://, with "
+            "?via=PROXY&source=IP&interface=NAME&family=6 and options of the probe behind it.",
+        ),
     ],
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between rounds.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Rounds, then the end; unset: until stopped.")] = None,
