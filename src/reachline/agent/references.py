@@ -60,7 +60,7 @@ class References:
         if connectivity:
             name = f"the connectivity check {connectivity}"
             self._given += (_reference(_Part.CONNECTIVITY, name, connectivity, Kind.HTTP, every=_ASKED_MS),)
-        self._find_gateway, self._gateway, self._port = gateway, "", 0
+        self._find_gateway, self._port = gateway, 0
         self._answered: set[str] = set()
         """Ids of those that ever did."""
         self._all = self._given
@@ -81,15 +81,15 @@ class References:
         return tuple(reference.plan for reference in self._all)
 
     def refresh(self) -> bool:
-        """Look where the gateway is now; whether the plans are others than before."""
-        before, self._gateway = self._all, self._find_gateway()
+        """Look where the gateway is now; whether the plans are others than before. Nothing is built in before we are entered."""
+        if not self._port:
+            return False
+        before, gateway = self._all, self._find_gateway()
         found = list(self._given)
-        if self._gateway:
-            target = f"icmp://{self._gateway}"
-            found.append(_reference(_Part.GATEWAY, f"the gateway {self._gateway}", target, Kind.ICMP))
-        if self._port:
-            target = f"tcp://127.0.0.1:{self._port}"
-            found.append(_reference(_Part.LOOPBACK, "our own loopback", target, Kind.TCP, source="127.0.0.1"))
+        if gateway:
+            found.append(_reference(_Part.GATEWAY, f"the gateway {gateway}", f"icmp://{gateway}", Kind.ICMP))
+        target = f"tcp://127.0.0.1:{self._port}"
+        found.append(_reference(_Part.LOOPBACK, "our own loopback", target, Kind.TCP, source="127.0.0.1"))
         self._all = tuple(found)
         return self._all != before
 
