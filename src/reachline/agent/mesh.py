@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-from reachline.agent.peers import Seen, interval_of
+from reachline.agent.peers import INTERVAL_MS, Seen, interval_of
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.binding import refused
@@ -49,11 +49,15 @@ class MeshProber:
         *,
         listen: str = "",
         sources: Sequence[str] = (),
+        least_ms: int = INTERVAL_MS,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Listens at `listen` from now on; ConfigError where that cannot be had. Empty: where the document says, if it does."""
+        """Listens at `listen` from now on; ConfigError where that cannot be had. Empty: where the document says, if it does.
+
+        `least_ms` is the shortest interval that delays are taken of.
+        """
         self._sender = mesh.identity(agent)
-        self._sources, self._clock = tuple(sources), clock
+        self._sources, self._clock, self._least_ms = tuple(sources), clock, least_ms
         self._responder: Responder | None = _listening(listen, clock) if listen else None
         self._is_chosen = bool(listen)
         """Where to listen is our own options' word."""
@@ -177,7 +181,7 @@ class MeshProber:
         return self._clock() // 1_000
 
     def _pace(self, interval_ms: int, now_us: int) -> None:
-        self._length_ms = interval_of(interval_ms)
+        self._length_ms = interval_of(interval_ms, self._least_ms)
         if self._timer:
             self._timer.cancel()
             self._timer = None

@@ -18,9 +18,9 @@ _PROBES: Final = 25
 """Probes an interval holds at least: a slow pace makes intervals longer, not poorer."""
 
 
-def interval_of(every_ms: int) -> int:
+def interval_of(every_ms: int, least_ms: int) -> int:
     """The length of an interval at this pace, in ms."""
-    return max(INTERVAL_MS, _PROBES * every_ms)
+    return max(least_ms, _PROBES * every_ms)
 
 
 class Seen:
