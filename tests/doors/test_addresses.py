@@ -34,6 +34,11 @@ from reachline.model import Endpoint
         ),
         ("icmp://a_b.example", Endpoint(scheme="icmp", host="a_b.example", port=0)),
         ("tcp://10.0.0.1:443/", Endpoint(scheme="tcp", host="10.0.0.1", port=443, family=4)),
+        ("grpc://h:50051/shop.v1.Orders", Endpoint(scheme="grpc", host="h", port=50051, path="/shop.v1.Orders")),
+        ("grpcs://h", Endpoint(scheme="grpcs", host="h", port=443)),
+        ("redis://h/2", Endpoint(scheme="redis", host="h", port=6379, path="/2")),
+        ("rediss://[::1]", Endpoint(scheme="rediss", host="::1", port=6379, family=6)),
+        ("udp://h:7", Endpoint(scheme="udp", host="h", port=7)),
     ],
 )
 def test_a_target_is_a_url(text: str, expected: Endpoint) -> None:
@@ -58,6 +63,10 @@ def test_an_endpoint_as_text_is_the_same_target_again(text: str) -> None:
         ("tcp://h", "needs a port", "did you mean tcp://h:443?"),
         ("tcp://h:0", "must have a port of 1…65535", "reaches nothing"),
         ("tcp://h:70000", "must have a port of 1…65535", ""),
+        ("grpc://h", "needs a port", "did you mean grpc://h:50051?"),
+        ("udp://h", "needs a port", "did you mean udp://h:7?"),
+        ("redis://u:p@h", "takes no user", "probes.redis.password"),
+        ("udp://h:7/x", "takes no path", "http://"),
         ("icmp://h:7", "takes no port", "did you mean icmp://h?"),
         ("tcp://h:1/x", "takes no path", "http://"),
         ("http://u:p@h/", "takes no user", "headers"),

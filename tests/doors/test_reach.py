@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reachline.doors import reach
+from reachline.doors.probe import Probe
+from reachline.doors.probing import Probes
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError
 from reachline.model import Endpoint, Kind, Locality, Role
+from reachline.talk import TABLE
 from reachline.wire.frame import LinePlan, ProbePlan
 
 
@@ -115,6 +120,11 @@ def test_who_votes_is_who_can_see() -> None:
         ("tls://h", {Kind.TCP: (5_000, 2_000, 5), Kind.TLS: (30_000, 30_000, 1)}),
         ("dns://10.0.0.53/a.b", {Kind.DNS: (5_000, 2_000, 5)}),
         ("icmp://h", {Kind.ICMP: (5_000, 2_000, 5)}),
+        ("udp://h:7", {Kind.UDP: (5_000, 2_000, 5)}),
+        ("grpc://h:1", {Kind.TCP: (5_000, 2_000, 5), Kind.GRPC: (30_000, 2_000, 1)}),
+        ("grpcs://h", {Kind.TCP: (5_000, 2_000, 5), Kind.GRPC: (30_000, 2_000, 1), Kind.TLS: (30_000, 30_000, 1)}),
+        ("redis://h", {Kind.TCP: (5_000, 2_000, 5), Kind.REDIS: (15_000, 2_000, 1)}),
+        ("rediss://h", {Kind.TCP: (5_000, 2_000, 5), Kind.REDIS: (15_000, 2_000, 1), Kind.TLS: (30_000, 30_000, 1)}),
     ],
 )
 def test_a_scheme_has_its_probes_at_the_paces_of_the_source_document(
@@ -168,6 +178,56 @@ def test_options_travel_by_their_names_where_they_are_not_the_default() -> None:
     }
     assert found[Kind.TLS].options == {"sni": "s"}
     assert found[Kind.TCP].options == {}
+
+
+def test_options_of_tls_stay_away_from_lines_without_it() -> None:
+    said = "{redis: {ca: /ca.pem, min_tls: 1.3}, http: {verify: false, version: 2}, tcp: {sni: x}}"
+
+    assert probes("redis://h", said)[Kind.REDIS].options == {}
+    assert probes("rediss://h", said)[Kind.REDIS].options == {"ca": "/ca.pem", "min_tls": "1.3"}
+    assert probes("http://h", said)[Kind.HTTP].options == {"version": "2"}
+    assert probes("https://h", said)[Kind.HTTP].options == {"version": "2", "verify": False}
+    assert probes("tcp://h:1", said)[Kind.TCP].options == {}
+
+
+def test_secrets_of_every_kind_are_filled_in() -> None:
+    said = "{redis: {password: '${env:PW}'}, grpc: {headers: {x-key: 'k-${env:PW}'}}}"
+    document = reach.read(
+        f"clusters: {{c: {{lines: ['redis://h', 'grpc://h:1'], probes: {said}}}}}", name="a", environ={"PW": "geheim"}
+    )
+    options = [probe.options for line in planned(document) for probe in line.probes if probe.kind is not Kind.TCP]
+
+    assert options == [{"password": "geheim"}, {"headers": "x-key: k-geheim"}]
+
+
+@pytest.mark.parametrize("kind", list(TABLE))
+def test_every_setting_of_a_kind_is_an_option_of_its_talk(kind: Kind) -> None:
+    said = re.search(r"Options: ([\w, ;\n]+)\.", TABLE[kind].__doc__ or "")
+    settings = set(type(Probes().of(kind)).model_fields) - set(Probe.model_fields)
+
+    assert said
+    assert settings <= set(re.findall(r"\w+", said[1]))
+
+
+def test_a_name_of_one_family_is_a_line_of_its_own() -> None:
+    document = read(
+        "clusters: {c: {lines: {a: {to: 'tcp://h:1', family: 4}, b: {to: 'tcp://h:1', family: 6}, d: 'tcp://h:1'}}}"
+    )
+
+    assert [line.family for line in planned(document)] == [4, 6, 0]
+    assert len({line.identity for line in reach.lines(document, "c")}) == 3
+    assert document.warnings == ()
+
+
+@pytest.mark.parametrize(("family", "ok"), [(4, False), (6, True)])
+def test_the_family_of_an_address_cannot_be_another(family: int, ok: bool) -> None:
+    text = f"clusters: {{c: {{lines: {{a: {{to: 'tcp://[::1]:1', family: {family}}}}}}}}}"
+
+    if ok:
+        assert planned(read(text))[0].family == 6
+    else:
+        with pytest.raises(ConfigError, match="says family 4 of an IPv6 address"):
+            read(text)
 
 
 def test_a_window_and_timeouts_are_the_agents_to_keep() -> None:

@@ -69,7 +69,7 @@ r.yaml:7:86: clusters.shop.probes.htpp: unknown key; did you mean 'http'?
 r.yaml:10:9: clusters.shop.lines[1]: must begin with one of tcp://, http://, https://, tls://, dns://, icmp://, grpc://, grpcs://, redis://, rediss://, udp://; tcp://host:port observes any TCP service (got 'gopher://x')
 r.yaml:11:14: clusters.shop.lines[2].to: needs a port; did you mean tcp://h:443? (got 'tcp://h')
 r.yaml:11:30: clusters.shop.lines[2].via: needs the proxy's port; did you mean socks5://bob@10.0.0.9:1080? (got 'socks5://***@10.0.0.9')
-r.yaml:12:9: clusters.shop.lines[3].to: is needed; tcp://host:port, http(s)://host/path, tls://host:port, dns://server/name or icmp://host.
+r.yaml:12:9: clusters.shop.lines[3].to: is needed; tcp://host:port, http(s)://host/path, tls://host:port, grpc(s)://host:port/service, redis(s)://host, udp://host:port, dns://server/name or icmp://host.
 r.yaml:13:3: clusters.shop: stands here a second time (first at line 5); keep one of them
 r.yaml:15:3: clusters."b d": must be a name: letters, digits, '.', '_' and '-', not first, at most 63; names become line ids, cluster/line[@origin]
 r.yaml:15:22: clusters."b d".lines.a: must have a port of 1…65535 (got 'tcp://h:70000')

@@ -64,6 +64,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "udp": Scheme((Kind.UDP,)),
 }
 """Schemes a line may have."""
+_LOGINS: Final = dict.fromkeys(("redis", "rediss"), "credentials are probes.redis.user and probes.redis.password")
 _USUAL_PORTS: Final = {"grpc": 50051, "udp": 7}
 """For a hint only: no registry gives gRPC a port, and few machines still run echo."""
 _USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
@@ -84,7 +85,9 @@ def parse_target(text: str) -> Endpoint:
     if (scheme := SCHEMES.get(parts.scheme)) is None:
         raise refuse(f"must begin with one of {_listed(SCHEMES)}", _guess_scheme(text))
     if parts.username is not None or parts.fragment:
-        raise refuse("takes no user, password or fragment", "credentials for HTTP probes are headers")
+        raise refuse(
+            "takes no user, password or fragment", _LOGINS.get(parts.scheme, "credentials are probes.http.headers")
+        )
     host = _host(parts)
     port = _port(parts, text)
     port = port or scheme.port or 0

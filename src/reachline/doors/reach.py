@@ -178,8 +178,11 @@ def _line(document: Document, cluster: str, name: str, line: LineSettings, origi
 
 
 def _outbound(line: LineSettings) -> str:
-    """`direct` or the proxy's URL; a source address or interface is part of how a connection leaves: `direct?source=…`."""
-    binding = [f"{key}={value}" for key, value in (("source", line.source), ("interface", line.interface)) if value]
+    """`direct` or the proxy's URL; a source address, interface or family is part of how a connection leaves:
+    `direct?source=…`.
+    """
+    said = (("source", line.source), ("interface", line.interface), ("family", line.family))
+    binding = [f"{key}={value}" for key, value in said if value]
     return without_password(line.via) + (f"?{'&'.join(binding)}" if binding else "")
 
 

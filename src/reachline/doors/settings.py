@@ -5,10 +5,11 @@ A block may stand at the top (for every cluster) and in a cluster. What a cluste
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
 
 from reachline.doors.addresses import (
     Bind,
@@ -87,6 +88,11 @@ class LineSettings(Settings):
     interface: str = Field(
         "", max_length=15, pattern=r"^[!-.0-~]*$", description="Interface to leave by. Empty: as routed."
     )
+    family: Literal[4, 6] | None = Field(
+        None,
+        description="IPv4 or IPv6 where the host is a name: it never falls back to the other, and both are two lines. Unset: "
+        "whichever the name has.",
+    )
     role: Annotated[tuple[RoleName, ...], _LOOSE, _FROM_ONE] = Field(
         (), description="Place in the policy: primary or backup, traffic or reserve (A and B are read as such)."
     )
@@ -115,8 +121,16 @@ class LineSettings(Settings):
 
     @cached_property
     def endpoint(self) -> Endpoint:
-        """What `to` names."""
-        return parse_target(self.to)
+        """What `to` names, in the family it says."""
+        found = parse_target(self.to)
+        return found if self.family is None else replace(found, family=self.family)
+
+    @model_validator(mode="after")
+    def _of_one_family(self) -> Self:
+        own = parse_target(self.to).family
+        if self.family is not None and own not in {0, self.family}:
+            raise refuse(f"says family {self.family} of an IPv{own} address", "drop family, or name the other address")
+        return self
 
 
 def _line(value: object) -> object:
