@@ -8,18 +8,20 @@ import ipaddress
 import socket
 import struct
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["addresses_of", "gateway", "index_of"]
+__all__ = ["addresses_of", "gateway", "index_of", "taken"]
 
 _SIOCGIFADDR: Final = 0x8915
 _REQUEST: Final = struct.Struct("=16s4x4s16x")
 """struct ifreq with a sockaddr_in: name, then family and port, address."""
 _IPV6: Final = Path("/proc/net/if_inet6")
 _ROUTES: Final = Path("/proc/net/route")
-_GATEWAY: Final = 2
-"""RTF_GATEWAY (linux/route.h)."""
+_ROUTES6: Final = Path("/proc/net/ipv6_route")
+_UP, _GATEWAY = 1, 2
+"""RTF_UP, RTF_GATEWAY (linux/route.h)."""
 
 
 def index_of(interface: str) -> int:
@@ -63,3 +65,50 @@ def _rows(table: Path) -> list[list[str]]:
 def _ipv4(word: str) -> ipaddress.IPv4Address:
     """The kernel writes addresses as numbers in the machine's own order of bytes."""
     return ipaddress.IPv4Address(int(word, 16).to_bytes(4, sys.byteorder))
+
+
+def taken(addresses: Iterable[str], *, routes: Path = _ROUTES, routes6: Path = _ROUTES6) -> frozenset[str]:
+    """The interfaces by which the kernel's main routes reach these addresses; `lo` for this machine's own loopback.
+
+    Rules by mark or source are not looked at: a line that has them names its interface.
+    """
+    table = [*_routes4(routes), *_routes6(routes6)]
+    found = (_by(ipaddress.ip_address(address), table) for address in addresses)
+    return frozenset(filter(None, found))
+
+
+class _Way(NamedTuple):
+    """One route, the better the greater."""
+
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network
+    metric: int
+    interface: str
+
+
+def _routes4(routes: Path) -> list[_Way]:
+    return [
+        _Way(ipaddress.IPv4Network((_ipv4(row[1]), str(_ipv4(row[7])))), int(row[6]), row[0])
+        for row in _rows(routes)
+        if int(row[3], 16) & _UP
+    ]
+
+
+def _routes6(routes: Path) -> list[_Way]:
+    """Its table has no headline: target, length, source, length, hop, metric, counts, flags, interface."""
+    try:
+        rows = [line.split() for line in routes.read_text().splitlines()]
+    except OSError:
+        return []
+    return [
+        _Way(ipaddress.IPv6Network((bytes.fromhex(row[0]), int(row[1], 16))), int(row[5], 16), row[9])
+        for row in rows
+        if len(row) == 10 and int(row[8], 16) & _UP
+    ]
+
+
+def _by(address: ipaddress.IPv4Address | ipaddress.IPv6Address, table: Sequence[_Way]) -> str:
+    if address.is_loopback:
+        return "lo"
+    ways = [way for way in table if address in way.network]
+    best = max(ways, key=lambda way: (way.network.prefixlen, -way.metric), default=None)
+    return best.interface if best else ""

@@ -33,6 +33,7 @@ __all__ = [
     "Plan",
     "ProbePlan",
     "Report",
+    "Vital",
     "Welcome",
     "decode",
     "encode",
@@ -210,6 +211,19 @@ class MeshReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stepped: bool = False
 
 
+class Vital(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing out of the ordinary on the agent's host, by a name of `core.vitals`. Advice for people, never evidence."""
+
+    name: str
+    where: str = ""
+    """The interface or processor."""
+    value: int
+    whole: int = 0
+    """Of how many, where that is known."""
+    over_ms: int = 0
+    """The time it was counted over; 0: it is so now."""
+
+
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit_defaults=True):
     """Part `part[0]` of `part[1]` of one round of reports. `urgent`: sent for a change, not because it was time."""
 
@@ -228,6 +242,8 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit
     """Of all others it measures the way to, in the first part of a round; no news where it is empty."""
     doubts: tuple[str, ...] = ()
     """Why the agent doubts itself, in words."""
+    vitals: tuple[Vital, ...] = ()
+    """Of its host, in the first part of a round: what was out of the ordinary since the last."""
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True, kw_only=True):
