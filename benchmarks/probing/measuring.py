@@ -213,7 +213,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Results:
         offsets = bench.lab()
         memory, drift = bench.memory()
         found = Results(
-            machine=machine(), run=Run(rounds=plan.rounds, seconds=plan.seconds), peers=bench.peers, rates=rates,
+            machine=machine(), run=Run(rounds=plan.rounds, seconds=plan.seconds, is_crowded=bench.prober == bench.other), peers=bench.peers, rates=rates,
             paced=paced, agent=agent, lab=offsets, memory=memory, drift=drift, lacks=bench.lacks,
         )  # fmt: skip
         short = dict.fromkeys(row.cell for row in verdicts(found) if row.state == "falls short")

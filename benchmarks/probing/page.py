@@ -229,6 +229,8 @@ def _made(found: Results) -> Iterator[str]:
     yield "## The machine\n"
     run = found.run
     yield f"{run.rounds} rounds, {run.seconds:g} s a cell, {run.took:.0f} s in all.\n"
+    if run.is_crowded:
+        yield "Prober and target shared the only core: nobody had one of its own.\n"
     yield "| | |"
     yield "| --- | --- |"
     for name, value in found.machine.items():

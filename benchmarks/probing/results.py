@@ -138,6 +138,8 @@ class Run(msgspec.Struct, frozen=True):
     """Of each cell."""
     took: float = 0.0
     """Seconds, all of it."""
+    is_crowded: bool = False
+    """Prober and target had to share the only core."""
 
 
 class Results(msgspec.Struct, frozen=True):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.probing import lab
+from benchmarks.probing import lab, peers
+from benchmarks.probing.asking import Asked, Sampled, Target
+from benchmarks.probing.bare import bare
 from benchmarks.probing.measuring import QUICK, run
+from benchmarks.probing.ours import saturated
 from benchmarks.probing.page import page, summary
+from benchmarks.probing.process import CellError, cell
 from benchmarks.probing.results import (
     Agent,
     Drift,
@@ -26,6 +33,7 @@ from benchmarks.probing.results import (
 )
 from benchmarks.probing.sampling import Sampler
 from benchmarks.probing.table import idle, ratios, verdicts
+from benchmarks.probing.target import served
 
 from benchmarks import probe
 
@@ -286,6 +294,45 @@ def test_a_wrong_word_is_refused_in_one_line(words, said, capsys):
 
     assert refused.value.code == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    """The one in Python, as on a machine without a compiler."""
+    with served(None, min(os.sched_getaffinity(0))) as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", ["tcp", "http", "dns"])
+def test_the_target_in_python_answers_the_engine_and_the_bare_loop(target, kind):
+    ours, _ = asyncio.run(saturated(kind, target, 0.05, is_profiled=False))
+    theirs = bare(kind, target, 0.05)
+
+    assert min(ours.count, theirs.count) > 0
+    assert (ours.bad, theirs.bad) == (0, 0)
+
+
+def test_peers_that_are_not_installed_are_named_with_their_package(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    lacks = {side: peer.lack for side, peer in peers.found(tmp_path).items() if peer.lack}
+
+    assert lacks == {
+        "c": "gcc is not installed (Debian: apt-get install gcc libc6-dev)",
+        "blackbox": "blackbox_exporter is not installed (Debian: apt-get install prometheus-blackbox-exporter)",
+        "fping": "fping is not installed (Debian: apt-get install fping)",
+    }
+
+
+def test_a_cell_that_fails_says_so_in_its_last_words():
+    with pytest.raises(CellError, match=r"FileNotFoundError: .*/nonexistent/stream"):
+        cell(
+            ("cell", "rate"),
+            Asked(side="c", target=Target(), directory="/nonexistent"),
+            Sampled,
+            core=min(os.sched_getaffinity(0)),
+            seconds=1.0,
+        )
 
 
 @pytest.mark.real
