@@ -16,7 +16,7 @@ from reachline.model import Clock, Failure
 from reachline.net.attempt import Attempt, Home
 from reachline.net.hops import Passage
 from reachline.net.kernel import SO_TIMESTAMPNS, failure_of, stamp, words_of
-from reachline.net.result import Phases
+from reachline.net.laps import Lap, Laps
 from reachline.net.tls import Tls
 from reachline.net.tls import words_of as tls_words_of
 from reachline.talk.secure import Secure
@@ -35,22 +35,16 @@ class Speech:
 
     __slots__ = (
         "_attempt",
-        "_connect_us",
-        "_expires",
-        "_first_us",
         "_home",
-        "_mono",
+        "_laps",
         "_newest",
         "_newest_at",
         "_out",
         "_passage",
-        "_proxy_us",
         "_secure",
         "_shaken",
         "_talk",
         "_tls",
-        "_tls_us",
-        "_wall",
         "_watched",
     )
 
@@ -68,22 +62,14 @@ class Speech:
         """…and whether its handshake is over."""
         self._out = b""
         self._watched = EPOLLOUT
-        self._mono = self._wall = attempt.began
-        """When the phase that runs now began, by both clocks."""
-        self._newest: tuple[int | None, Clock, int] = (None, Clock.APP, 0)
+        self._laps = Laps(home.clocks, attempt)
+        self._newest = Lap(None, Clock.APP, 0)
         self._newest_at: int | None = None
-        self._connect_us: int | None = None
-        self._proxy_us = 0
-        self._tls_us: int | None = None
-        self._first_us: int | None = None
-        self._expires: int | None = None
 
     def connected(self, rtt: int | None) -> None:
         """The handshake of TCP is over, in `rtt` us where that is known."""
-        attempt, home = self._attempt, self._home
-        if attempt.verdict is None:
-            self._connect_us = rtt if rtt is not None else home.clocks.measure(attempt.began, 0, None)[0]
-        sock = attempt.sock
+        attempt, sock = self._attempt, self._attempt.sock
+        self._laps.connected(rtt)
         assert sock is not None
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         attempt.step = _go_on
@@ -114,14 +100,15 @@ class Speech:
             return
         self._shaken = False
         self._tls.put(rest)
-        self._mark()
+        self._laps.mark()
         self._shake(None)
 
     def ready(self, events: int) -> None:
         """Bytes have come, or can go, or (0) the time is up."""
         if not events:
             self._end(
-                Failure.TIMEOUT, "no answer within the time" if self._first_us is None else "the answer does not end"
+                Failure.TIMEOUT,
+                "no answer within the time" if self._laps.first_us is None else "the answer does not end",
             )
             return
         try:
@@ -167,14 +154,13 @@ class Speech:
                 self._end(Failure.TLS, "closed during the TLS handshake")
             return
         self._shaken = True
-        shaken, _, elapsed = self._since(at)
-        took = shaken if shaken is not None else elapsed
+        laps = self._laps
+        lap = laps.since(at)
         if self._passage is not None:
-            self._passed_leg(took)
+            laps.passed(lap)
             self._speak()
             return
-        self._tls_us = took
-        self._expires = tls.expires()
+        laps.tls_us, laps.expires = lap.took, tls.expires()
         if lack := self._lack_of_alpn(tls):
             self._end(Failure.TLS, lack, at)
             return
@@ -201,9 +187,9 @@ class Speech:
     def _distrust(self, note: str) -> None:
         """The certificate does not verify: the verdict stands, but when it ends is still to be read, by another connection."""
         attempt = self._attempt
-        measured, _, since = self._since(None)
-        attempt.verdict = (Failure.TLS, self._took(since), note)
-        attempt.phases = self._phases(None if measured is None else (self._mono - attempt.began) // 1_000 + measured)
+        lap = self._laps.since(None)
+        attempt.verdict = (Failure.TLS, self._took(lap), note)
+        attempt.phases = self._laps.phases(lap.rtt, by_proxy=bool(attempt.job.hops))
         self._passage = self._tls = None
         self._out = b""
         self._home.reconnect(attempt)
@@ -212,7 +198,7 @@ class Speech:
         """Open the conversation that is next; `rest` came before it."""
         talk = self._talk if self._passage is None else self._passage.talk
         assert talk is not None
-        self._mark()
+        self._laps.mark()
         self._say(talk.begin())
         if rest and not self._attempt.over:
             self._hear(rest, None)
@@ -223,40 +209,34 @@ class Speech:
         reply = talk.received(data) if data else None
         if reply == b"":
             return
-        rtt, clock, elapsed = self._since(at)
+        lap = self._laps.since(at)
         if reply:
-            self._passed_leg(rtt if rtt is not None else elapsed)
-            self._mark()
+            self._laps.passed(lap)
+            self._laps.mark()
             self._say(reply)
             return
         if (failure := talk.closed()) is None:
-            self._through(passage, (rtt, clock, elapsed), talk.rest)
+            self._through(passage, lap, talk.rest)
             return
         if failure is Failure.REFUSED and passage.is_last and self._attempt.verdict is None:
-            self._attempt.rtt, self._attempt.clock = rtt, clock
+            self._attempt.rtt, self._attempt.clock = lap.rtt, lap.clock
         self._end(failure, talk.note, at)
 
-    def _through(self, passage: Passage, leg: tuple[int | None, Clock, int], rest: bytes) -> None:
-        """The proxy reached what lies behind it: the next proxy, or the endpoint. `leg` is the time from asking to its yes."""
-        attempt, (rtt, clock, elapsed) = self._attempt, leg
-        took = self._took(elapsed)
-        self._passed_leg(rtt if rtt is not None else elapsed)
+    def _through(self, passage: Passage, lap: Lap, rest: bytes) -> None:
+        """The proxy reached what lies behind it: the next proxy, or the endpoint. `lap` is the time from asking to its yes."""
+        attempt, took = self._attempt, self._took(lap)
+        self._laps.passed(lap)
         if passage.advance():
             self._enter(passage.hop.secure, rest)
             return
         self._passage = None
         assert attempt.route is not None
         if attempt.route.way is Way.CONNECT and attempt.verdict is None:
-            attempt.rtt, attempt.clock = rtt, clock
+            attempt.rtt, attempt.clock = lap.rtt, lap.clock
         if self._secure is None and self._talk is None:
-            self._close(None, "", rtt, took)
+            self._close(None, "", lap.rtt, took)
         else:
             self._enter(self._secure, rest)
-
-    def _passed_leg(self, took: int) -> None:
-        """A round trip to the proxies; those of a connection that only reads a certificate do not count."""
-        if self._attempt.verdict is None:
-            self._proxy_us += took
 
     def _say(self, data: bytes) -> None:
         if data and self._tls is not None:
@@ -293,7 +273,7 @@ class Speech:
             self._end(talk.closed(), talk.note, at)
             return
         reply = talk.received(data)
-        if self._first_us is None and talk.answered:
+        if self._laps.first_us is None and talk.answered:
             self._first(at)
         if reply is None:
             self._end(talk.closed(), talk.note, at)
@@ -301,13 +281,13 @@ class Speech:
             self._say(reply)
 
     def _first(self, at: int | None) -> None:
-        rtt, clock, elapsed = self._newest = self._since(at)
+        lap = self._newest = self._laps.since(at)
         self._newest_at = at
-        self._first_us = rtt if rtt is not None else elapsed
+        self._laps.first_us = lap.took
         route = self._attempt.route
         assert route is not None
         if route.way is Way.STREAM:
-            self._attempt.rtt, self._attempt.clock = rtt, clock
+            self._attempt.rtt, self._attempt.clock = lap.rtt, lap.clock
 
     def _send(self, data: bytes) -> None:
         """Send what is waiting and `data`; what does not go now is watched for."""
@@ -332,18 +312,12 @@ class Speech:
         failure = failure_of(code)
         self._end(failure, words_of(code))
 
-    def _mark(self) -> None:
-        self._mono, self._wall = self._home.clocks.ns(), self._home.clocks.wall()
-
-    def _since(self, at: int | None) -> tuple[int | None, Clock, int]:
-        return self._home.clocks.measure(self._mono, self._wall, at)
-
     def _end(self, failure: Failure | None, note: str, at: int | None = None) -> None:
         """Over. `at` is the stamp of what ended it; the first piece of an answer is often also the last."""
         if self._passage is not None and failure is not None:
             failure, note = self._passage.blame(failure, note)
-        measured, _, since = self._newest if at is not None and at == self._newest_at else self._since(at)
-        self._close(failure, note, None if failure is Failure.TIMEOUT else measured, self._took(since))
+        lap = self._newest if at is not None and at == self._newest_at else self._laps.since(at)
+        self._close(failure, note, None if failure is Failure.TIMEOUT else lap.rtt, self._took(lap))
 
     def _close(self, failure: Failure | None, note: str, measured: int | None, took: int) -> None:
         """Over, `measured` us after the phase that runs now began, where that is known; `took` by all we know."""
@@ -352,36 +326,19 @@ class Speech:
         if self._talk is not None:
             attempt.status = self._talk.status
         if attempt.phases is not None:
-            attempt.phases = attempt.phases._replace(expires=self._expires)
+            attempt.phases = attempt.phases._replace(expires=self._laps.expires)
         else:
-            total = None if measured is None else (self._mono - attempt.began) // 1_000 + measured
-            attempt.phases = self._phases(total)
+            is_through = bool(attempt.job.hops) and self._passage is None
+            attempt.phases = self._laps.phases(measured, by_proxy=is_through)
         self._home.settle(attempt, failure, took)
 
-    def _took(self, since: int) -> int:
-        """Microseconds the line took, without what we ourselves wasted between the phases (a stall, a new context)."""
-        known = self._connect_us
-        if known is None:
-            return (self._mono - self._attempt.began) // 1_000 + since
-        if self._tls_us is not None and self._talk is not None:
-            known += self._tls_us
-        return known + self._proxy_us + since
-
-    def _phases(self, total: int | None) -> Phases:
-        resolved = self._attempt.resolved_us
-        return Phases(
-            resolve=resolved,
-            connect=self._connect_us,
-            proxy=self._proxy_us if self._attempt.job.hops and self._passage is None else None,
-            tls=self._tls_us,
-            first=self._first_us,
-            total=None if total is None else resolved + total,
-            expires=self._expires,
-        )
+    def _took(self, lap: Lap) -> int:
+        return self._laps.took(lap.elapsed, spoken=self._talk is not None)
 
     def resume(self, connect_us: int, mono: int, wall: int, rest: bytes) -> None:
         """Go on with a plain request that was said at `mono` and `wall`, but for the rest; the watch is set anew."""
-        self._connect_us, self._mono, self._wall = connect_us, mono, wall
+        laps = self._laps
+        laps.connect_us, laps.mono, laps.wall = connect_us, mono, wall
         self._attempt.step = _go_on
         self._watched = 0
         self._send(rest)
