@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
@@ -22,7 +23,9 @@ from reachline.agent.reports import Reporter
 from reachline.agent.selfcheck import SelfCheck
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink, credentials
+from reachline.agent.vitals import Vitals
 from reachline.model import Kind, Seconds
+from reachline.net import interfaces
 from reachline.net.waiting import within
 from reachline.talk import TABLE
 from reachline.wire.frame import PROTOCOL, SLICE, Hello, Hint, LinePlan, Mesh, Plan, Report, features_of
@@ -37,6 +40,8 @@ _STEP: Final = 8
 """Lines whose windows are read in one go: with three kinds each about a millisecond, where 100 lines would be ten."""
 _URGENT: Final[Seconds] = 1.0
 """Between two heartbeats for a change: a line that flaps cannot flood the center."""
+_ROUTED: Final = 256
+"""Addresses whose route is looked up: a host's lines leave by few interfaces, and a look takes a microsecond or ten."""
 _END: Final[Seconds] = 1.5
 """For the whole end; the promise is two seconds."""
 
@@ -73,6 +78,7 @@ class _Agent:
             limits=Limits(rate=settings.rate),
         )
         self.passive = Passive(self._urge)
+        self.vitals = Vitals(self._interfaces)
         self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.sources)
         self.outbox = Outbox(settings.backlog)
         self.uplink = Uplink(
@@ -106,6 +112,7 @@ class _Agent:
             await self.uplink.run()
             reporting.cancel()
             looking.cancel()
+            self.vitals.close()
 
     async def _report(self, reporter: Reporter, trust: SelfCheck) -> None:
         """A round of reports each heartbeat, in parts; at once after a center took us; urgent ones in between.
@@ -160,7 +167,7 @@ class _Agent:
         now = loop.time()
         beat = reporter.heartbeat(reports, part=part, now=now, urgent=urgent)
         if part[0] == 1 and not urgent:
-            beat = msgspec.structs.replace(beat, mesh=self.mesh.reports())
+            beat = msgspec.structs.replace(beat, mesh=self.mesh.reports(), vitals=self.vitals.news(now))
         self.outbox.put(beat, now)
         self.uplink.wake()
         if self.outbox.dropped != self._dropped:
@@ -202,6 +209,15 @@ class _Agent:
             extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},
         )
         self._urge(line)
+
+    def _interfaces(self) -> Iterator[str]:
+        """Those by which our lines leave: the ones they name, and those of the routes to some of them."""
+        named = {line.interface for line in self._lines} - {""}
+        active = {self.prober.address(probes[0]) for line, probes in self.prober.lines.items() if not is_own(line)}
+        watched = {address for one in self.passive.watched.values() for address in one.addresses}
+        known = sorted((active | watched) - {""})
+        step = len(known) // _ROUTED + 1
+        yield from named | interfaces.taken(known[::step])
 
     def _urge(self, line: str) -> None:
         """The line is worth a report at once."""
