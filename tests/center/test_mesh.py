@@ -124,7 +124,7 @@ def test_history_of_a_time_without_a_center_is_not_shown_as_now(center, sync):
     sync(work())
 
 
-LIES = {
+LIES: dict[str, dict[str, object]] = {
     "more-lost-than-sent": {"forward_lost": 1_001},
     "more-lost-back-than-replied": {"reverse_lost": 991},
     "negative": {"sent": -1},
