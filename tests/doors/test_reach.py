@@ -190,6 +190,20 @@ def test_options_of_tls_stay_away_from_lines_without_it() -> None:
     assert probes("tcp://h:1", said)[Kind.TCP].options == {}
 
 
+def test_what_is_said_of_one_service_is_not_asked_of_another() -> None:
+    targets = "['tcp://h:1', 'redis://h', 'grpc://h:1', 'http://h', 'udp://h:7']"
+    said = "{redis: 1s, grpc: 1s, http: 1s, udp: 1s}"
+    [*lines] = planned(read(f"clusters: {{c: {{lines: {targets}, probes: {said}}}}}"))
+
+    assert [{plan.kind for plan in line.probes} for line in lines] == [
+        {Kind.TCP, Kind.HTTP},
+        {Kind.TCP, Kind.REDIS},
+        {Kind.TCP, Kind.GRPC},
+        {Kind.TCP, Kind.HTTP},
+        {Kind.UDP},
+    ]
+
+
 def test_secrets_of_every_kind_are_filled_in() -> None:
     said = "{redis: {password: '${env:PW}'}, grpc: {headers: {x-key: 'k-${env:PW}'}}}"
     document = reach.read(

@@ -86,9 +86,9 @@ def _status_item(value: object) -> str:
 class HttpProbe(Secured):
     """Asks for a page on a new connection and looks at the status."""
 
-    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "http", "https", "grpc", "grpcs"})
+    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "http", "https"})
     lacks: ClassVar[str] = "speaks no HTTP"
-    secure: ClassVar[frozenset[str]] = frozenset({"https", "tls", "grpcs"})
+    secure: ClassVar[frozenset[str]] = frozenset({"https", "tls"})
 
     every: Every = Field(30.0, description="The source document's interval: it costs the other side work.")
     burst: Burst = Field(1, description="Requests a round: one, for the same reason as the interval.")
@@ -184,9 +184,9 @@ class IcmpProbe(Probe):
 class GrpcProbe(Secured):
     """Asks the standard health service (grpc.health.v1) whether a service is SERVING."""
 
-    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "http", "https", "grpc", "grpcs"})
-    lacks: ClassVar[str] = "speaks no gRPC"
-    secure: ClassVar[frozenset[str]] = frozenset({"https", "tls", "grpcs"})
+    fits: ClassVar[frozenset[str]] = frozenset({"grpc", "grpcs"})
+    lacks: ClassVar[str] = "is no grpc:// line"
+    secure: ClassVar[frozenset[str]] = frozenset({"grpcs"})
 
     every: Every = Field(30.0, description="As HTTP: it costs the other side work.")
     burst: Burst = Field(1, description="As HTTP.")
@@ -201,9 +201,9 @@ class GrpcProbe(Secured):
 class RedisProbe(Secured):
     """Asks for PONG, or whether a key exists, on a new connection."""
 
-    fits: ClassVar[frozenset[str]] = frozenset({"tcp", "tls", "redis", "rediss"})
-    lacks: ClassVar[str] = "speaks no Redis"
-    secure: ClassVar[frozenset[str]] = frozenset({"tls", "rediss"})
+    fits: ClassVar[frozenset[str]] = frozenset({"redis", "rediss"})
+    lacks: ClassVar[str] = "is no redis:// line"
+    secure: ClassVar[frozenset[str]] = frozenset({"rediss"})
 
     every: Every = Field(
         15.0, description="A connection and a PING cost Redis tens of microseconds of its only thread."
