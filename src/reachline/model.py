@@ -273,6 +273,12 @@ class Reading(NamedTuple):
     """The agent distrusts itself (its reference targets fail too): kept for people, no evidence."""
     quality: int = 2
     """2: own denominators throughout; 1: a foreign report that named a sample count only."""
+    fresh_marred: int = 0
+    """Of `fresh_ok`: those that lost a packet on the way (a SYN sent again)…"""
+    fresh_slow: int = 0
+    """…those answered above the line's degraded RTT limit…"""
+    fresh_crawl: int = 0
+    """…and above its failed one."""
 
 
 class Outcome(NamedTuple):

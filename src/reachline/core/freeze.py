@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reachline.core import rules as rules_record
 from reachline.core.breaker import Breaker
+from reachline.core.cusum import Asked, Evidence
 from reachline.core.judge import Judgement
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
@@ -64,6 +65,11 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         for line, held in document["ballots"].items()
     }
     ledger.poll.restore(ballots)
+    ledger.poll.pending = {
+        LineId(line): {VantageId(vantage): Evidence(*seen) for vantage, seen in told.items()}
+        for line, told in document["pending"].items()
+    }
+    ledger.calls = {LineId(line): Evidence(*seen) for line, seen in document["calls"].items()}
     ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}
     ledger.called = {LineId(line) for line in document["called"]}
@@ -105,19 +111,19 @@ def _thaw_line(record: dict[str, Any]) -> Line:
 
 
 def _row(record: list[Any]) -> Row:
-    judgement, breaker, zone, *rest = record
+    judgement, breaker, zone, *rest, (sums, held) = record
     return Row(
         Judgement(Health(judgement[0]), *judgement[1:]),
         Breaker(Gate(breaker[0]), *breaker[1:]),
         Zone(zone),
         *rest,
-    )
+    )._replace(asked=Asked(tuple(sums), held))
 
 
 def _ballot(record: list[Any]) -> Ballot:
-    zone, received_ms, doubt, vote, held = record
+    zone, received_ms, doubt, vote, held, suspicion = record
     why = None if vote is None else Vote(VantageId(vote[0]), Zone(vote[1]), *vote[2:])
-    return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held))
+    return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held), suspicion)
 
 
 def _thaw_standing(record: list[Any]) -> Standing:

@@ -26,6 +26,9 @@ class Judgement(NamedTuple):
 
 NEW: Final = Judgement()
 
+_HASTE: Final = 4
+"""A line on the edge of failed gathers 1 + 4 times the faults of one that has just become degraded."""
+
 
 def wants_trip(row: Judgement, patience: Patience, *, lone: bool) -> bool:
     """F in a row often enough to open the breaker; a lone vantage needs more."""
@@ -33,9 +36,18 @@ def wants_trip(row: Judgement, patience: Patience, *, lone: bool) -> bool:
 
 
 def judge(
-    row: Judgement, zone: Zone, elapsed_ms: int, *, gate: Gate, patience: Patience, faults: FaultRules
+    row: Judgement,
+    zone: Zone,
+    elapsed_ms: int,
+    *,
+    gate: Gate,
+    patience: Patience,
+    faults: FaultRules,
+    severity_milli: int = 0,
 ) -> Judgement:
     """The row after one tick of `zone` that lasted `elapsed_ms`. N changes nothing.
+
+    `severity_milli` is how far the line is from degraded to failed: its faults grow up to five times as fast.
 
     While the gate is open no count changes health or faults; until it closes again, UNHEALTHY is left by nobody here.
     """
@@ -45,7 +57,8 @@ def judge(
     if gate is Gate.OPEN:
         return counted
     counted = _with_health(counted, gate, patience)
-    return counted._replace(faults=_faults(row, counted, zone, elapsed_ms=elapsed_ms, gate=gate, rules=faults))
+    grown_ms = elapsed_ms if zone is Zone.H else elapsed_ms * (1_000 + _HASTE * severity_milli) // 1_000
+    return counted._replace(faults=_faults(row, counted, zone, elapsed_ms=grown_ms, gate=gate, rules=faults))
 
 
 def at_trial(row: Judgement) -> Judgement:

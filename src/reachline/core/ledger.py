@@ -14,6 +14,7 @@ from itertools import groupby
 from reachline.core import freeze
 from reachline.core.board import Board
 from reachline.core.breaker import CLOSED, count, count_synthetic
+from reachline.core.cusum import NOTHING, Evidence, asked, zone_of
 from reachline.core.guard import allowed
 from reachline.core.poll import Poll, deciding
 from reachline.core.publish import BLIND, candidates
@@ -63,6 +64,8 @@ class Ledger:
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
+        self.calls: dict[LineId, Evidence] = {}
+        """`fast` mode: what these came to since the last tick."""
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
 
@@ -100,6 +103,9 @@ class Ledger:
                 breaker = count(row.breaker, window=seen.window, ok=seen.ok, failed=failed, rules=self.rules.breaker)
                 self._put(seen.line, row._replace(breaker=breaker))
                 self.called.add(seen.line)
+                if self.rules.questions:
+                    come = Evidence(seen.ok + failed, failed)
+                    self.calls[seen.line] = self.calls.get(seen.line, NOTHING).plus(come)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""
@@ -115,6 +121,7 @@ class Ledger:
         self.poll = self.poll.moved(self.lines, names, rules, now_ms)
         self.rules, self.stale, self.restless = rules, True, _restless(self.rows, rules)
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
+        self.calls = {line: seen for line, seen in self.calls.items() if line in self.rows}
         self.members(vantages)
 
     def close(self, now_ms: int) -> Closed:
@@ -136,6 +143,7 @@ class Ledger:
             taken = Taken(before, self.rows, heard, steps, self.fresh)
             changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
         self.fresh, self.called, self.stale = set(), set(), False
+        self.calls, self.poll.pending = {}, {}
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in touched if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, tuple(changes), self._seal(sealed, now_ms))
@@ -172,7 +180,8 @@ class Ledger:
 
     def _unquiet(self) -> set[LineId]:
         """Lines with news that could change them; most lines at most ticks are not among them."""
-        return (self.fresh | self.called) & (self.poll.doubtful | self.restless)
+        troubled = {line for line, seen in self.calls.items() if seen.failed}
+        return (self.fresh | self.called) & (self.poll.doubtful | self.restless | troubled)
 
     def _due(self, now_ms: int) -> set[LineId]:
         """Lines whose own deadline has come, and those that have just gone blind."""
@@ -190,13 +199,24 @@ class Ledger:
     def _step(self, line: LineId, heard: tuple[Tally, tuple[Vote, ...]], now_ms: int) -> Stepped:
         """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
         found, votes = heard
+        row = self.rows[line]
         if line not in self.fresh:
             found = found._replace(zone=Zone.N, has_quorum=False)
-        done = step(line, self.rows[line], found, votes=votes, now_ms=now_ms, rules=self.rules)
+        if self.rules.questions and (found.has_quorum or line in self.calls):
+            row = self._ask(line, row, found, now_ms)
+            found = found._replace(zone=zone_of(row.asked, self.rules.questions))
+        done = step(line, row, found, votes=votes, now_ms=now_ms, rules=self.rules)
         blind = self.poll.is_blind(line, now_ms, self.rules)
         if blind is done.row.blind:
             return done
         return done._replace(row=done.row._replace(blind=blind), rule=done.rule or BLIND[blind])
+
+    def _ask(self, line: LineId, row: Row, found: Tally, now_ms: int) -> Row:
+        """`fast` mode: the row with what has been heard and called since the last tick added up."""
+        heard = self.poll.heard(line, now_ms, self.rules) if found.has_quorum else {}
+        patience = 2 if found.is_lone else 1
+        calls = self.calls.get(line, NOTHING)
+        return row._replace(asked=asked(row.asked, heard, self.rules.questions, calls=calls, patience=patience))
 
     def _guard(self, wishes: Sequence[LineId], now_ms: int) -> None:
         if not wishes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from reachline.core.quorum import Ballot, Tally, is_fresh, total
+from reachline.core.cusum import Evidence, Said, suspicion
+from reachline.core.quorum import TRUST, Ballot, Tally, is_fresh, total
 from reachline.core.rules import Rules
-from reachline.core.zone import Verdict, calm_of, is_calm, verdict
+from reachline.core.zone import calm_of, evidence, is_calm, verdict
 from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vote, Zone
 
 __all__ = ["Poll", "deciding"]
@@ -30,6 +31,8 @@ class Poll:
         self.heard_ms = dict.fromkeys(lines, now_ms)
         self.doubtful: set[LineId] = set()
         """Lines on which some ballot is D or F: only these can leave a quiet row."""
+        self.pending: dict[LineId, dict[VantageId, Evidence]] = {}
+        """`fast` mode: what each vantage saw since the last tick."""
         self.calm = calm_of(rules.limits)
 
     def cast(
@@ -37,19 +40,45 @@ class Poll:
     ) -> bool:
         """Replace what this vantage said of the line; whether it has an opinion at all."""
         ballots = self.ballots[line.id]
-        if kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
-            found = _calm_verdict(vantage, kinds[0])
+        last = ballots.get(vantage)
+        if rules.questions:
+            ballot = self._pooled(vantage, line, kinds, last, rules)
+        elif kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
+            ballot = Ballot(Zone.H, 0, 0, _calm_vote(vantage, kinds[0]))
         else:
-            last = ballots.get(vantage)
             found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line))
+            ballot = Ballot(found.zone, 0, 0, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
-        self.ballots[line.id] = {**ballots, vantage: Ballot(found.zone, now_ms, doubt, found.vote, found.held)}
-        self._doubt(line.id, found.zone)
-        if found.zone is Zone.N:
+        self.ballots[line.id] = {**ballots, vantage: ballot._replace(received_ms=now_ms, doubt=doubt)}
+        self._doubt(line.id, ballot)
+        if ballot.zone is Zone.N:
             return False
         self.heard_ms.pop(line.id, None)
         self.heard_ms[line.id] = now_ms
         return True
+
+    def _pooled(
+        self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], last: Ballot | None, rules: Rules
+    ) -> Ballot:
+        """The evidence goes to what is pending; the ballot says what this vantage by itself makes of it."""
+        seen, kind = evidence(kinds, deciding(line))
+        if kind is None:
+            return Ballot(Zone.N, 0)
+        told = self.pending.get(line.id, {})
+        self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
+        suspects = suspicion(last.suspicion if last else 0, seen, rules.questions)
+        zone = Zone.D if 2 * suspects >= rules.questions[0].height else Zone.H
+        vote = Vote(vantage, zone, f"{kind}.failed", seen.failed, seen.attempts, 0)
+        return Ballot(zone, 0, 0, vote, (), suspects)
+
+    def heard(self, line: LineId, now_ms: int, rules: Rules) -> dict[str, Said]:
+        """`fast` mode: what the fresh vantages that count said since the last tick, by their trust."""
+        told, ballots, configured = self.pending.get(line, {}), self.ballots[line], self._configured(line)
+        return {
+            vantage: Said(TRUST // (1 + ballots[vantage].doubt), seen, ballots[vantage].suspicion)
+            for vantage, seen in told.items()
+            if vantage in configured and is_fresh(ballots[vantage], now_ms, rules.quorum)
+        }
 
     def counted(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
         """The common zone of the vantages that count now, and why the fresh ones among them say so, in order of their ids."""
@@ -84,16 +113,17 @@ class Poll:
         named = self.lines[line].vantages
         return self.vantages & named if named else self.vantages
 
-    def _doubt(self, line: LineId, zone: Zone) -> None:
-        if zone in (Zone.D, Zone.F):
+    def _doubt(self, line: LineId, ballot: Ballot) -> None:
+        if _is_bad(ballot):
             self.doubtful.add(line)
-        elif line in self.doubtful and not any(one.zone in (Zone.D, Zone.F) for one in self.ballots[line].values()):
+        elif line in self.doubtful and not any(map(_is_bad, self.ballots[line].values())):
             self.doubtful.discard(line)
 
     def moved(self, lines: Mapping[LineId, Line], names: Mapping[LineId, LineId], rules: Rules, now_ms: int) -> Poll:
         """The poll for other lines; `names` says what each was called before (empty: it is new)."""
         poll = Poll(lines, self.vantages, rules, now_ms)
         poll.restore({line: self.ballots.get(names[line], {}) for line in lines})
+        poll.pending = {line: told for line in lines if (told := self.pending.get(names[line]))}
         silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
         poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
         return poll
@@ -103,9 +133,12 @@ class Poll:
         self.ballots = ballots
         for line, cast in ballots.items():
             for ballot in cast.values():
-                self._doubt(line, ballot.zone)
+                self._doubt(line, ballot)
 
 
-def _calm_verdict(vantage: VantageId, reading: Reading) -> Verdict:
-    vote = Vote(vantage, Zone.H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)
-    return Verdict(Zone.H, vote, ())
+def _is_bad(ballot: Ballot) -> bool:
+    return ballot.zone in (Zone.D, Zone.F) or ballot.suspicion > 0
+
+
+def _calm_vote(vantage: VantageId, reading: Reading) -> Vote:
+    return Vote(vantage, Zone.H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)

@@ -23,6 +23,8 @@ class Ballot(NamedTuple):
     """The vantage's own health score, 0…7: it halves, thirds… the weight of its vote."""
     vote: Vote | None = None
     held: tuple[tuple[str, int], ...] = ()
+    suspicion: int = 0
+    """`fast` mode: how much the vantage has complained of the line of late, in micro-nats."""
 
 
 class Tally(NamedTuple):

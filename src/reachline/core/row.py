@@ -6,6 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, trip
+from reachline.core.cusum import Asked, severity_milli
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
 from reachline.core.quorum import Tally
 from reachline.core.rules import Rules
@@ -30,6 +31,8 @@ class Row(NamedTuple):
     since_ms: int = 0
     decisions: int = 0
     """How often chance was asked for this line."""
+    asked: Asked = Asked()
+    """`fast` mode: what has added up against the line."""
 
 
 class Stepped(NamedTuple):
@@ -50,7 +53,15 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
     """The row after the tick that ends now. `tally` is N where nothing new was heard: only deadlines then act."""
     zone = tally.zone
     elapsed = min(now_ms - row.judged_ms, 2 * rules.tick_ms) if row.judged_ms else rules.tick_ms
-    judged = judge(row.judgement, zone, elapsed, gate=row.breaker.gate, patience=rules.patience, faults=rules.faults)
+    judged = judge(
+        row.judgement,
+        zone,
+        elapsed,
+        gate=row.breaker.gate,
+        patience=rules.patience,
+        faults=rules.faults,
+        severity_milli=severity_milli(row.asked, rules.questions),
+    )
     after = row._replace(judgement=judged)
     if zone is not Zone.N:
         after = after._replace(zone=zone, zone_ms=now_ms, judged_ms=now_ms)
@@ -145,6 +156,7 @@ def is_quiet(row: Row, rules: Rules) -> bool:
         and not (judged.faults or judged.bad or row.blind or row.held or breaker.reopens)
         and breaker.gate is Gate.CLOSED
         and row.zone is Zone.H
+        and row.asked.is_calm
     )
 
 

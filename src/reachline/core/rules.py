@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
+from reachline.core.cusum import Question
 from reachline.errors import JournalError
+from reachline.model import Zone
 
 __all__ = [
     "FAULT",
@@ -34,7 +36,7 @@ __all__ = [
     "with_tables",
 ]
 
-SEMANTICS: Final = 1
+SEMANTICS: Final = 2
 """The engine's meaning. Decisions of semantics n replay by n, or are called not comparable."""
 
 FAULT: Final = 1_000_000
@@ -139,6 +141,8 @@ class Rules:
     mode: str = "literal"
     tick_ms: int = 10_000
     limits: tuple[Limit, ...] = ()
+    questions: tuple[Question, ...] = ()
+    """What `fast` mode asks of a line's pooled evidence; empty in `literal`, which holds readings against `limits`."""
     gate_milli: int = 1_645
     """z of the one-sided 95 % Wilson bound that a rate must also clear."""
     patience: Patience = Patience()
@@ -186,7 +190,7 @@ def with_tables(faults: FaultRules, *, decay: float, half_life_ms: int) -> Fault
 
 def encode(rules: Rules) -> bytes:
     """Canonical JSON: the rules record of a journal."""
-    return json.dumps(asdict(rules), sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(asdict(rules), sort_keys=True, separators=(",", ":"), default=lambda zone: zone.value).encode()
 
 
 def digest(rules: Rules) -> bytes:
@@ -215,5 +219,6 @@ def _assemble(document: Mapping[str, Any]) -> Rules:
     parts = {name: rows(kind, document[name]) for name, kind in nested.items() if name in document}
     flat = {name: value for name, value in document.items() if name not in nested}
     flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))
+    flat["questions"] = tuple(Question(Zone(zone), *rest) for zone, *rest in document.get("questions", ()))
     flat["policy"] = tuple(document.get("policy", ("weighted",)))
     return replace(Rules(), **flat, **parts)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from reachline.core import rules as rules_record
+from reachline.core.cusum import Evidence
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.rules import Rules
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "STANDING", "Still", "flat", "shown_line", "slices", "still"]
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 
 STANDING: Final = tuple(Standing.__dataclass_fields__)
 """Fields of a standing, in the order they are written in."""
@@ -40,6 +41,8 @@ class Still(NamedTuple):
     lines: Mapping[LineId, Line]
     rows: Mapping[LineId, Row]
     ballots: Mapping[LineId, Mapping[VantageId, Ballot]]
+    pending: Mapping[LineId, Mapping[VantageId, Evidence]]
+    calls: Mapping[LineId, Evidence]
     heard_ms: Mapping[LineId, int]
     vantages: frozenset[VantageId]
     fresh: frozenset[LineId]
@@ -71,6 +74,8 @@ def still(ledger: Ledger) -> Still:
         lines=ledger.lines,
         rows=dict(ledger.rows),
         ballots=dict(poll.ballots),
+        pending=dict(poll.pending),
+        calls=dict(ledger.calls),
         heard_ms=dict(poll.heard_ms),
         vantages=poll.vantages,
         fresh=frozenset(ledger.fresh),
@@ -87,11 +92,15 @@ def slices(state: Still) -> Iterator[bytes]:
     """The checkpoint in pieces, none of which takes longer to make than a few lines do; joined they are what `decode` reads."""
     yield b'{"ballots":'
     yield from _object(state.ballots, lambda cast: cast)
-    yield b',"called":' + _json(sorted(state.called)) + b',"fresh":' + _json(sorted(state.fresh)) + b',"heard":'
+    yield b',"called":' + _json(sorted(state.called)) + b',"calls":'
+    yield from _object(state.calls, lambda seen: seen)
+    yield b',"fresh":' + _json(sorted(state.fresh)) + b',"heard":'
     yield from _array(state.heard_ms.items(), lambda item: item)
     yield b',"issued_ms":' + _json(state.issued_ms) + b',"lines":'
     yield from _array(state.lines.values(), shown_line)
-    yield b',"panic":' + _json(state.panic) + b',"published":'
+    yield b',"panic":' + _json(state.panic) + b',"pending":'
+    yield from _object(state.pending, lambda told: told)
+    yield b',"published":'
     yield from _object(state.standings, _standing)
     yield b',"rows":'
     yield from _object(state.rows, lambda row: row)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from reachline.core.cusum import NOTHING, Evidence
 from reachline.core.rules import Limit, Rules
 from reachline.model import HELPERS, Kind, Reading, VantageId, Vote, Zone
 
-__all__ = ["Calm", "Verdict", "calm_of", "is_calm", "is_over", "verdict", "wilson_at_least"]
+__all__ = ["Calm", "Verdict", "calm_of", "evidence", "is_calm", "is_over", "verdict", "wilson_at_least"]
 
 CONNECT: Final = "connect"
 RESOLVE: Final = "resolve"
@@ -72,6 +73,20 @@ def is_calm(reading: Reading, calm: Calm) -> bool:
         and (reading.ewma_us is None or reading.ewma_us < calm.ewma_us)
         and (reading.jitter_us is None or reading.jitter_us < calm.jitter_us)
     )
+
+
+def evidence(readings: Iterable[Reading], decides: frozenset[Kind]) -> tuple[Evidence, Kind | None]:
+    """What readings of one line bring that is new, and the kind that brings most failures; None where none of them counts."""
+    found, worst = NOTHING, None
+    most = -1
+    for reading in readings:
+        if reading.void or reading.kind not in decides or not (attempts := reading.fresh_ok + reading.fresh_failed):
+            continue
+        failed = reading.fresh_failed + reading.fresh_marred
+        found = found.plus(Evidence(attempts, failed, reading.fresh_slow, reading.fresh_crawl))
+        if failed > most:
+            most, worst = failed, reading.kind
+    return found, worst
 
 
 class _Measure(NamedTuple):
