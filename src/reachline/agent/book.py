@@ -6,6 +6,7 @@ Knows no time: when a round is due is its owner's, who hears of what begins and 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -26,8 +27,8 @@ __all__ = ["Book"]
 
 log = logging.getLogger("reachline.agent")
 
-_STEPS: Final = 48
-"""Lines of a new plan taken up between two looks at other work: three milliseconds."""
+_STEPS: Final = 24
+"""Lines of a new plan taken up between two looks at other work: two milliseconds."""
 _CHEAP: Final = 16
 """Of what costs little: so many lines are one step."""
 _OVER: Final = object()
@@ -97,6 +98,8 @@ class Book:
         for _ in range(_STEPS):
             if next(self._adoption, _OVER) is _OVER:
                 return
+        # What was made now stays: a collector that went through all of it again and again would hold the loop for 100 ms.
+        gc.freeze()
         self._step = asyncio.get_running_loop().call_soon(self._go_on)
 
     def _adopting(self, plan: tuple[LinePlan, ...], *, at_once: bool) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -26,8 +27,9 @@ ROUTE: Final = "route"
 _ANY: Final = ("",)
 _CONNECTIONLESS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.UDP, Kind.PASSIVE})
 _PORTS: Final = {"http": ":80", "https": ":443"}
-_PREFIXES: Final = {4: 24, 6: 48}
-"""What one operator routes as one, as a rule: the smallest networks that the routing of the Internet knows."""
+_IPV4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+").fullmatch
+_PREFIX_OF_IPV6: Final = 48
+"""As /24 of IPv4, the smallest network that the routing of the Internet knows: as a rule, one operator's."""
 _LOOPBACK: Final = ("127.", "[::1]", "localhost")
 
 
@@ -64,7 +66,7 @@ class Sources:
         if not self._given and not self._groups:
             return _ANY
         host = _host(line)
-        if not is_address(host):
+        if not (_IPV4(host) or is_address(host)):
             return self._given or _ANY
         if not self._given:
             return sources.beside(host, self._groups) or _ANY
@@ -122,12 +124,14 @@ def claims_of(job: Job, plan: ProbePlan, leaving: Leaving, limits: Limits, *, ad
 
 def network_of(host: str) -> str:
     """The network of an address, as text; a name stands for itself, and loopback, which no network carries, for nothing."""
+    if _IPV4(host):
+        return "" if host.startswith("127.") else f"{host.rpartition('.')[0]}.0/24"
     if not is_address(host):
         return "" if host == "localhost" else host
     address = ipaddress.ip_address(host.partition("%")[0])
     if address.is_loopback:
         return ""
-    return str(ipaddress.ip_network((address, _PREFIXES[address.version]), strict=False))
+    return str(ipaddress.ip_network((address, _PREFIX_OF_IPV6), strict=False))
 
 
 def _netloc(line: LinePlan) -> str:

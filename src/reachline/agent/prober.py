@@ -83,6 +83,8 @@ class Prober:
         self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
         """Appointments by time; one is void once the line has another."""
         self._order = count()
+        self._gone: list[int] = []
+        """Tokens of probes that are not in the book any more, to be cancelled."""
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._armed: Seconds = 0.0
@@ -198,11 +200,15 @@ class Prober:
         probed.due = None
         self._surveyor.forget(probed)
         self._tally(probed, 0)
-        for token in probed.tokens:
-            self._engine.cancel(token)
+        self._gone += probed.tokens
 
     def settled(self) -> None:
-        """The newest plan is in the book, whole."""
+        """The newest plan is in the book, whole. Only now are attempts dropped that it does not ask for: the engine looks through
+        all that wait, and once is enough.
+        """
+        for token in self._gone:
+            self._engine.cancel(token)
+        self._gone.clear()
         self.pace.tell(len(self._book.by_base))
 
     def _mark(self, probed: Probed) -> None:
@@ -244,7 +250,6 @@ class Prober:
 
     def _appoint(self, probed: Probed, due: tempo.Due) -> None:
         probed.due = due
-        self._skip(probed, Skip.LATE, due.skipped)
         heapq.heappush(self._queue, (due.at, next(self._order), due, probed))
         self._arm()
 

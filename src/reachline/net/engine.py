@@ -120,7 +120,8 @@ class Engine:
     def cancel(self, token: int) -> None:
         """Drop all starts and attempts of `token`; `done` is not called for them."""
         self._cancelled.add(token)
-        self.arm()
+        if len(self._cancelled) == 1:  # the turn that drops the first one drops them all
+            self.arm()
 
     def address(self, job: Job) -> str:
         """The numeric address the newest attempt went to; empty while the name is not resolved."""
