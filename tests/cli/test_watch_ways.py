@@ -71,7 +71,7 @@ def test_the_way_is_taken_off_the_target_and_a_page_keeps_its_query(text: str, u
         ("tcp://h:25?", "says an option without a value"),
         ("tcp://h:1?family=5", "must have 4 or 6 as its family"),
         ("tcp://10.0.0.1:1?family=6", "has an IPv4 address, but family=6; drop family"),
-        ("tcp://h:1?family=6&via=http://p:1", "cannot choose a family: http://p:1 resolves the name"),
+        ("tcp://h:1?family=6&via=http://p:1", "cannot choose a family: the proxy resolves the name"),
         ("tls://h?verify=maybe", "verify: must be true or false"),
         ("icmp://h?size=1", "size: must be a whole number from 8"),
     ],

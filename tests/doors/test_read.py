@@ -255,7 +255,22 @@ def test_what_is_odd_but_not_wrong_is_a_warning(text: str, expected: str) -> Non
     assert expected in str(warning)
 
 
-@pytest.mark.parametrize("scheme", ["icmp"])
+def test_a_family_that_a_proxy_would_choose_is_refused() -> None:
+    [only] = problems(
+        cluster(
+            "priority: 1",
+            lines="{a: {to: 'tcp://h:1', via: 'socks5://x:1', family: 6}, "
+            "b: {to: 'tcp://h:1', via: ['socks5://x:1', 'http://p:1'], family: 6}, "
+            "c: {to: 'tcp://[::1]:1', via: 'http://p:1', family: 6}}",
+        )
+    )
+
+    assert (
+        "clusters.c.lines.b.family: is the proxy's choice: it resolves the name; socks5:// hands it an address" in only
+    )
+
+
+@pytest.mark.parametrize("scheme", ["icmp", "udp"])
 def test_a_line_whose_scheme_goes_through_no_proxy_is_refused_by_name(scheme: str) -> None:
     port = "" if scheme == "icmp" else ":7"
     [only] = problems(cluster("priority: 1", lines=f"[{{to: '{scheme}://h{port}', via: 'socks5://bob:geheim@p:1'}}]"))

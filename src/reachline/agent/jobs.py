@@ -32,7 +32,7 @@ def endpoint_of(line: LinePlan) -> Endpoint:
 
 def way_of(line: LinePlan, plan: ProbePlan) -> tuple[object, ...]:
     """What a window is about: as long as this stays, its attempts are of the same thing."""
-    return line.target, line.via, line.source, line.interface, line.family, plan.options
+    return line.target, outbounds.without_password(line.via), line.source, line.interface, line.family, plan.options
 
 
 def jobs_of(line: LinePlan, plan: ProbePlan, endpoint: Endpoint, leaving: Leaving, *, token: int) -> tuple[Job, ...]:

@@ -118,7 +118,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 def _way(said: dict[str, list[str]]) -> WayOut:
     via = ",".join(said.get("via", [])) or outbounds.DIRECT
-    chain = outbounds.hops(via)
+    outbounds.hops(via)
     source, interface, family = ("".join(said.get(key, [])) for key in ("source", "interface", "family"))
     if source and not is_address(source):
         raise refuse(
@@ -129,6 +129,6 @@ def _way(said: dict[str, list[str]]) -> WayOut:
         raise refuse("must have the name of an interface of this machine", "e.g. interface=eth0")
     if family not in {"", "4", "6"}:
         raise refuse("must have 4 or 6 as its family", "which addresses of a name are taken")
-    if family and chain and not chain[-1].resolves_here:
-        raise refuse(f"cannot choose a family: {chain[-1]} resolves the name", "socks5:// hands it an address")
+    if family and not outbounds.resolves_here(via):
+        raise refuse("cannot choose a family: the proxy resolves the name", "socks5:// hands it an address")
     return WayOut(via=via, source=source, interface=interface, family=int(family or 0))

@@ -12,7 +12,7 @@ from typing import Final
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective, Path, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS
-from reachline.doors.outbounds import DIRECT
+from reachline.doors.outbounds import DIRECT, resolves_here
 from reachline.doors.planning import kinds_known, kinds_of, options_of, why_not
 from reachline.doors.problems import Finding, nearest
 from reachline.doors.settings import Cluster, Document, LineSettings, Tunable
@@ -20,6 +20,7 @@ from reachline.doors.units import text_of_seconds, text_of_share
 from reachline.errors import ConfigError
 from reachline.model import Endpoint, Kind
 from reachline.talk import TABLE, build, hop
+from reachline.talk.secure import is_address
 
 __all__ = ["checked"]
 
@@ -196,6 +197,11 @@ def _proxies(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding
         if line.via == DIRECT:
             continue
         at, scheme = (*path, "lines", name, "via"), line.endpoint.scheme
+        if line.family and not is_address(line.endpoint.host) and not resolves_here(line.via):
+            hint = "socks5:// hands it an address, or name the address itself"
+            yield Finding(
+                path=(*path, "lines", name, "family"), rule="is the proxy's choice: it resolves the name", hint=hint
+            )
         for kind in kinds_of(line.endpoint, found):
             if not (reason := hop.why_not(kind)):
                 continue

@@ -17,7 +17,7 @@ from reachline.talk.hop import Hop, Scheme
 from reachline.talk.secure import Secure, is_address
 from reachline.wire.socks5 import MAX_TEXT
 
-__all__ = ["DIRECT", "Outbound", "hops", "without_password"]
+__all__ = ["DIRECT", "Outbound", "hops", "resolves_here", "without_password"]
 
 DIRECT: Final = "direct"
 _PORTS: Final = {Scheme.SOCKS5: 1080, Scheme.SOCKS5H: 1080, Scheme.HTTP: 3128, Scheme.HTTPS: 3128}
@@ -42,6 +42,11 @@ def hops(via: str) -> tuple[Hop, ...]:
     if len(parts) > _MOST:
         raise refuse(f"goes through {len(parts)} proxies, at most {_MOST} are", "name the first and the last one")
     return tuple(map(_hop, parts))
+
+
+def resolves_here(via: str) -> bool:
+    """Whether a line's name is resolved by the agent, which then can choose the family of its address."""
+    return via == DIRECT or _parts(via)[-1].startswith(f"{Scheme.SOCKS5}://")
 
 
 def without_password(via: str) -> str:
