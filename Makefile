@@ -20,7 +20,7 @@ UNIT := $(filter-out $(addprefix tests/,$(ROLES) data conftest.py),$(wildcard te
 FAST := not (real or e2e or browser or alone or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e docs bench \
+.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e fuzz docs bench \
         $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean
 
 help: ## this list
@@ -64,6 +64,9 @@ sim: setup-dev ## the decision rules alone: golden traces, policy vectors, prope
 
 e2e: setup-dev parts ## whole processes, and the console in Chromium
 	$(PYTEST) -m "e2e or browser" $(ARGS)
+
+fuzz: setup-dev ## a million inputs for every parser (ARGS="--inputs 50000" for fewer, --grow to follow coverage)
+	$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/; a warning is an error
 	$(BIN)/python -m reachline.doors.page > docs/reference/config.md

@@ -1,0 +1,511 @@
+"""Every parser, and what it may raise. A target is a function of bytes; it asserts what must hold of what comes back."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import h2.config
+import h2.connection
+import h2.events
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificate
+from pydantic_core import PydanticCustomError
+
+from reachline.abc import Talk
+from reachline.client import answer
+from reachline.core import histogram
+from reachline.doors import heartbeat, outbounds, reach, units
+from reachline.doors.addresses import masked, parse_target
+from reachline.doors.composer import compose
+from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.model import Failure, Kind, Reading
+from reachline.talk import build
+from reachline.talk.hop import Hop
+from reachline.talk.literal import literal
+from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, posted, redis, sockdiag, x509
+
+__all__ = ["ROOT", "TARGETS", "Target", "conversations"]
+
+ROOT: Final = Path(__file__).parent.parent.parent
+LARGEST_REPLY: Final = 64 << 10
+"""Bytes a talk may answer with: an echo of what came would be an amplifier."""
+LONGEST_NOTE: Final = 1_000
+"""Characters of a failure in words."""
+NONCE: Final = 0x0123_4567_89AB_CDEF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One parser: `errors` are all that it may raise, `share` is how many of a run's inputs it gets."""
+
+    name: str
+    run: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...]
+    seeds: tuple[bytes, ...]
+    tokens: tuple[bytes, ...] = ()
+    share: float = 1.0
+
+
+# -- conversations: the two first bytes of an input say how it is cut into pieces --------------------------------------------
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """The input behind its first two bytes as it may arrive: whole, or in pieces of one to 61 bytes."""
+    how, body = data[:2], data[2:]
+    if len(how) < 2 or not how[0] & 1:
+        yield from (body,) if body else ()
+        return
+    at = 0
+    while at < len(body):
+        size = 1 + (how[0] * (at + 1) + how[1]) % 61
+        yield body[at : at + size]
+        at += size
+
+
+def converse(talk: Talk, data: bytes) -> None:
+    """Have a peer say `data` and close."""
+    assert isinstance(talk.begin(), bytes)
+    for piece in pieces(data):
+        reply = talk.received(piece)
+        if reply is None:
+            break
+        assert len(reply) <= LARGEST_REPLY
+    failure = talk.closed()
+    assert failure is None or isinstance(failure, Failure)
+    assert failure is not Failure.AGENT, "what a peer says is never our own fault"
+    note = getattr(talk, "note", "")
+    assert len(note) <= LONGEST_NOTE
+    assert note.isprintable(), "what a peer says steers no terminal"
+
+
+class Asked:
+    """A new conversation of one probe each time."""
+
+    def __init__(self, kind: Kind, target: str, options: Mapping[str, str | int | bool] = MappingProxyType({})) -> None:
+        self._endpoint = parse_target(target)
+        self._probe = build(kind, self._endpoint, options)
+
+    def talk(self) -> Talk:
+        found = self._probe.talk(self._endpoint, NONCE)
+        assert found is not None
+        return found
+
+    def __call__(self, data: bytes) -> None:
+        converse(self.talk(), data)
+
+
+@dataclass(frozen=True, slots=True)
+class Hopped:
+    """A new conversation with one proxy each time."""
+
+    hop: Hop
+
+    def talk(self) -> Talk:
+        return self.hop.talk("target.example", 443)
+
+    def __call__(self, data: bytes) -> None:
+        converse(self.talk(), data)
+
+
+def _framed(*answers: bytes) -> tuple[bytes, ...]:
+    """Whole, and in pieces."""
+    return tuple(how + each for each in answers for how in (b"\x00\x00", b"\x03\x07"))
+
+
+HTTP: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nok\n\r\n0\r\nTrailer: x\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.0 503 Busy\nServer: old\n\nbody without a length",
+)
+HTTP_TOKENS: Final = (
+    b"\r\n", b"\r\n\r\n", b"\n\n", b"HTTP/1.1 ", b"Content-Length: ", b"Transfer-Encoding: chunked", b"Connection: close", b": ",
+)  # fmt: skip
+
+
+def _dns_answer(query: bytes) -> bytes:
+    return (
+        query[:2]
+        + b"\x81\x80"
+        + query[4:6]
+        + b"\x00\x02\x00\x00\x00\x00"
+        + query[12:]
+        + b"".join(
+            (
+                b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x04\x01b\xc0\x0e",
+                b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x7f\x00\x00\x09",
+            )
+        )
+    )
+
+
+def _h2(
+    headers: Sequence[tuple[str, str]], body: bytes, trailers: Sequence[tuple[str, str]] = ()
+) -> Callable[[bytes], bytes]:
+    """What a real HTTP/2 server says to a client's first bytes."""
+
+    def said(begin: bytes) -> bytes:
+        server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        server.initiate_connection()
+        server.receive_data(begin)
+        server.send_headers(1, headers)
+        server.send_data(1, body, end_stream=not trailers)
+        if trailers:
+            server.send_headers(1, trailers, end_stream=True)
+        return server.data_to_send()
+
+    return said
+
+
+GRPC_HEADERS: Final = ((":status", "200"), ("content-type", "application/grpc"))
+SERVING: Final = b"\x00\x00\x00\x00\x02\x08\x01"
+
+
+@cache
+def conversations() -> dict[str, tuple[Asked | Hopped, tuple[bytes, ...], tuple[bytes, ...]]]:
+    """By name: how one begins, answers it may get, tokens of its protocol."""
+    http2 = Asked(Kind.HTTP, "http://a.example/healthz", {"version": "2"})
+    grpc = Asked(Kind.GRPC, "grpc://a.example:50051")
+    query = Asked(Kind.DNS, "dns://127.0.0.1/a.test")
+    echo = Asked(Kind.UDP, "udp://a.example:7")
+    socks = b"\x05\x02\x01\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50"
+    return {
+        "talk.http": (Asked(Kind.HTTP, "http://a.example/healthz", {"body": "ok"}), HTTP, HTTP_TOKENS),
+        "talk.http2": (
+            http2,
+            (_h2(((":status", "200"), ("server", "x")), b"ok")(http2.talk().begin()),),
+            (b"\x00\x00\x00\x04\x01\x00\x00\x00\x00", b"\x00\x00\x08\x06\x00\x00\x00\x00\x00", b"\x00\x00\x00\x01"),
+        ),
+        "talk.grpc": (
+            grpc,
+            (
+                _h2(GRPC_HEADERS, SERVING, (("grpc-status", "0"),))(grpc.talk().begin()),
+                _h2(GRPC_HEADERS, b"", (("grpc-status", "5"), ("grpc-message", "unknown%20service")))(grpc.talk().begin()),
+            ),
+            (SERVING, b"\x00\x00\x00\x01"),
+        ),
+        "talk.dns": (query, (_dns_answer(query.talk().begin()),), (b"\xc0\x0c", b"\xc0\xff", b"\x3f", b"\x00\x01")),
+        "talk.redis": (Asked(Kind.REDIS, "redis://a.example:6379"), (b"+PONG\r\n", b"-NOAUTH Authentication required.\r\n"), (b"\r\n", b"$", b":1\r\n", b"$-1\r\n")),
+        "talk.udp": (echo, (echo.talk().begin(), b"x"), ()),
+        "talk.tcp": (
+            Asked(Kind.TCP, "tcp://a.example:25", {"send": r"EHLO x\r\n", "expect": "250"}),
+            (b"220 a.example ESMTP\r\n250 ok\r\n",),
+            (b"25", b"250"),
+        ),
+        "hop.socks5": (Hopped(outbounds.hops("socks5h://eve:s3cret@p.example:1080")[0]), (socks, b"\x05\xff", b"\x05\x02\x01\x01"), (b"\x05\x00", b"\x01\x00", b"\x03")),
+        "hop.connect": (
+            Hopped(outbounds.hops("http://p.example:3128")[0]),
+            (b"HTTP/1.1 200 Connection established\r\n\r\n", b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno", *HTTP),
+            HTTP_TOKENS,
+        ),
+    }  # fmt: skip
+
+
+def _talks() -> Iterator[Target]:
+    for name, (begin, answers, tokens) in conversations().items():
+        share = 0.5 if name in {"talk.http2", "talk.grpc"} else 1.0  # one parser behind both, and a slow one
+        yield Target(name=name, run=begin, errors=(), seeds=_framed(*answers), tokens=tokens, share=share)
+
+
+# -- whole messages ------------------------------------------------------------------------------------------------------------
+
+
+def _http1(data: bytes) -> None:
+    response = http1.Response(keep=100)
+    for piece in pieces(data):
+        response.feed(piece)
+        if response.done:
+            break
+    assert len(response.kept) <= 100
+    response.ended()
+    assert all(isinstance(value, str) for value in response.headers.values())
+
+
+def _icmp(data: bytes) -> None:
+    for family in (4, 6):
+        icmp.reply(family, data)
+        icmp.token_of(family, data)
+    icmp.without_ip(data)
+
+
+def _echo_reply() -> bytes:
+    request = bytearray(icmp.request(4, ident=1, sequence=2, token=3))
+    request[0] = 0
+    return bytes(request)
+
+
+def _frame(data: bytes) -> None:
+    found = frame.decode(data)
+    assert frame.decode(frame.encode(found)) == found
+
+
+FRAMES: Final = (
+    frame.encode(frame.Hello(release="1", agent="edge", boot="b", features=("hint",))),
+    frame.encode(frame.Welcome(release="1", epoch=7)),
+    frame.encode(
+        frame.Plan(
+            number=1,
+            lines=(
+                frame.LinePlan(
+                    line="shop/web", target="tcp://10.0.0.1:443",
+                    probes=(frame.ProbePlan(kind=Kind.TCP, interval_ms=5_000, suspect_interval_ms=2_000, options={"a": 1}),),
+                ),
+            ),
+        )
+    ),
+    frame.encode(
+        frame.Heartbeat(
+            agent="edge", boot="b", sequence=1,
+            reports=(frame.Report(line="shop/web", reading=Reading(Kind.TCP), detail=frame.Detail(address="::1")),),
+        )
+    ),
+    frame.encode(frame.Ack(sequence=1)),
+)  # fmt: skip
+
+
+def _replies(data: bytes) -> None:
+    replies = redis.Replies()
+    for piece in pieces(data):
+        replies.feed(piece)
+
+
+KEY: Final = bytes(16)
+
+
+def _mesh(data: bytes) -> None:
+    answering = mesh.Answering()
+    probe = mesh.read_probe(data, KEY)
+    if isinstance(probe, mesh.Probe):
+        answering.answer(probe, 1, 2)
+    mesh.reply_session(data)
+    mesh.read_reply(data, KEY)
+    assert len(answering) <= 1
+
+
+def _sealed_probe() -> bytes:
+    return mesh.pack_probe(mesh.Probe(7, 1, 1, 5), mesh.pair_key(KEY, 7))
+
+
+def _sock_message() -> bytes:
+    """A connection of ours as the kernel tells it, and the end of the dump."""
+    info = bytes(240)
+    attribute = struct.pack("=HH", 4 + len(info), 2) + info
+    sock = struct.pack("=BBBB", socket.AF_INET, 1, 0, 0) + bytes(68) + attribute
+    one = struct.pack("=IHHII", 16 + len(sock), 20, 2, 1, 0) + sock
+    return one + struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
+
+
+def _sockdiag(data: bytes) -> None:
+    assert len(list(sockdiag.messages(data, sequence=1))) <= 1 + len(data) // 16
+
+
+def _certificate() -> bytes:
+    pem = trustme.CA().issue_cert("a.example").cert_chain_pems[0].bytes()
+    return load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+
+
+def _line_list(data: bytes) -> None:
+    answer.line_list(answer.parsed(data), cluster="shop")
+
+
+def _posted(data: bytes) -> None:
+    posted.read_outcomes(answer.parsed(data))
+
+
+LINES: Final = json.dumps(
+    {"cluster": "shop", "version": "7.1", "issued": 1.5, "ttl": 300, "lines": [{"line": "shop/a", "address": "tcp://10.0.0.1:443", "weight": 100}]}
+).encode()  # fmt: skip
+POSTED: Final = json.dumps(
+    {"client": "c", "cluster": "shop", "service": "s", "outcomes": [{"line": "shop/a", "ok": 3, "failed": 1}], "open": ["shop/a"]}
+).encode()  # fmt: skip
+FOREIGN: Final = json.dumps(
+    {
+        "agent_id": "edge", "ts": 1.7e9, "target_zone": "az2", "target_ip": "10.0.0.1", "probe_type": "tcp", "sample_count": 100,
+        "avg_rtt_ms": 20.5, "p95_rtt_ms": 60, "loss_rate": 0.01, "timeout_rate": 0, "status": "healthy",
+    }
+).encode()  # fmt: skip
+JSON_TOKENS: Final = (
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"NaN",
+    b"[" * 40,
+    b"\\u0000",
+    b"\\ud800",
+    b"1.5",
+)
+
+
+# -- texts: what is no text at all does not get so far -----------------------------------------------------------------------
+
+
+def _text(parse: Callable[[str], object]) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        parse(data.decode("utf-8", "replace"))
+
+    return run
+
+
+def _target(text: str) -> None:
+    endpoint = parse_target(text)
+    assert parse_target(str(endpoint)) == endpoint, "what is shown is what is read"
+
+
+def _via(text: str) -> None:
+    """A password is not shown; one that stands in the text more than once may be somebody's name as well."""
+    secrets = [hop.password for hop in outbounds.hops(text) if len(hop.password) > 1 and text.count(hop.password) == 1]
+    shown = outbounds.without_password(text)
+    assert not any(secret in shown for secret in secrets)
+
+
+def _any_unit(text: str) -> None:
+    for read in (units.duration, units.share, units.size):
+        try:
+            read(text)
+        except PydanticCustomError:
+            continue
+    units.seconds(text)
+    masked(text)
+
+
+def _compose(text: str) -> None:
+    composed = compose(text, name="x")
+    assert composed.whole or composed.troubles
+
+
+def _document(text: str) -> None:
+    reach.read(text, name="x", environ={}, secret_file=lambda _: "secret")
+
+
+YAML_TOKENS: Final = (
+    b": ", b"- ", b"\n", b"\n  ", b"{", b"}", b"[", b"]", b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system ", b"|\n", b"'", b'"',
+    b"#", b"%YAML 1.2\n---\n", b"---\n", b"? ", b"~", b"${env:X}", b"${file:/x}", b"\t", b"5s", b"100ms", b"\xef\xbb\xbf",
+)  # fmt: skip
+
+
+def _documents() -> tuple[bytes, ...]:
+    small = (
+        b"clusters:\n  shop:\n    lines: ['tcp://10.0.0.1:443', 'https://b.example/healthz']\n",
+        b"clusters:\n  shop:\n    probes: {tcp: 5s, http: {every: 30s, expect: 200}}\n    lines:\n      a: {to: 'tcp://10.0.0.1:443', via: 'socks5://u:p@10.0.0.9:1080', role: primary}\n",
+        b"agents: {one: {locality: {region: r1, zone: az1}, token: t}}\ncenter: {grpc: '127.0.0.1:0'}\nclusters: {}\n",
+    )
+    return (*small, *((ROOT / "examples" / name).read_bytes() for name in ("minimal.yaml", "quickstart.yaml")))
+
+
+def _whole() -> Iterator[Target]:
+    remote = (RemoteProtocolError,)
+    yield Target(name="wire.http1", run=_http1, errors=remote, seeds=_framed(*HTTP), tokens=HTTP_TOKENS)
+    yield Target(
+        name="wire.dns", run=dns.decode, errors=remote, seeds=(_dns_answer(dns.query(7, "a.test")[0]),),
+        tokens=(b"\xc0\x0c", b"\xc0\xff", b"\x3f", b"\x00\x10"),
+    )  # fmt: skip
+    yield Target(name="wire.icmp", run=_icmp, errors=remote, seeds=(_echo_reply(), b"\x45" + bytes(19) + _echo_reply()))
+    yield Target(
+        name="wire.frame",
+        run=_frame,
+        errors=remote,
+        seeds=FRAMES,
+        tokens=(b"\xc0", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"),
+    )
+    yield Target(
+        name="wire.x509",
+        run=x509.expires,
+        errors=remote,
+        seeds=(_certificate(),),
+        tokens=(b"\x30\x82", b"\x30\x80", b"\x17\x0d", b"\x18\x0f"),
+    )
+    yield Target(
+        name="wire.redis",
+        run=_replies,
+        errors=remote,
+        seeds=_framed(b"+PONG\r\n", b"$3\r\nfoo\r\n:12\r\n-ERR x\r\n"),
+        tokens=(b"\r\n", b"$", b"$-1\r\n"),
+    )
+    yield Target(
+        name="wire.grpc_health",
+        run=grpc_health.decode,
+        errors=remote,
+        seeds=(SERVING, SERVING + b"\x12\x03abc"),
+        tokens=(b"\x08", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"),
+    )
+    yield Target(
+        name="wire.mesh", run=_mesh, errors=(), seeds=(_sealed_probe(), mesh.pack_reply(mesh.Reply(*range(1, 11)), KEY))
+    )
+    yield Target(
+        name="wire.sockdiag",
+        run=_sockdiag,
+        errors=remote,
+        seeds=(_sock_message(),),
+        tokens=(b"\x10\x00\x00\x00", b"\x14\x00"),
+    )
+    yield Target(
+        name="core.histogram",
+        run=histogram.decode,
+        errors=remote,
+        seeds=(histogram.encode(histogram.of([1.0, 50.0, 9e5])),),
+    )
+    yield Target(name="client.answer", run=_line_list, errors=remote, seeds=(LINES,), tokens=JSON_TOKENS)
+    yield Target(name="wire.posted", run=_posted, errors=remote, seeds=(POSTED,), tokens=JSON_TOKENS)
+    yield Target(
+        name="doors.heartbeat", run=heartbeat.read, errors=(ConfigError,), seeds=(FOREIGN,), tokens=JSON_TOKENS
+    )
+
+
+def _texts() -> Iterator[Target]:
+    custom = (PydanticCustomError,)
+    urls = (b"tcp://", b"https://", b"[::1]", b"@", b":", b"/", b"?", b"#", b"%00", b"://", b",", b"direct")
+    yield Target(
+        name="doors.addresses",
+        run=_text(_target),
+        errors=(ValueError,),
+        seeds=(b"tcp://10.0.0.1:443", b"https://[fe80::1]:8443/x?y=1", b"dns://127.0.0.1/a.test", b"icmp://a.example"),
+        tokens=urls,
+    )
+    yield Target(
+        name="doors.outbounds",
+        run=_text(_via),
+        errors=custom,
+        seeds=(b"socks5://eve:s3cret@10.0.0.9:1080,http://p.example:3128", b"direct"),
+        tokens=(*urls, b"socks5h://"),
+    )
+    yield Target(
+        name="doors.units",
+        run=_text(_any_unit),
+        errors=custom,
+        seeds=(b"1m30s", b"100ms", b"1.5%", b"2GB"),
+        tokens=(b"e9", b"9" * 40, b".", b"%"),
+    )
+    yield Target(
+        name="talk.literal",
+        run=_text(literal),
+        errors=(ValueError,),
+        seeds=(rb"PING\r\n\x00", b"hex:50494e47"),
+        tokens=(rb"\x", b"\\", b"hex:"),
+    )
+    yield Target(name="doors.composer", run=_text(_compose), errors=(), seeds=_documents(), tokens=YAML_TOKENS)
+    yield Target(
+        name="doors.reach",
+        run=_text(_document),
+        share=0.3,
+        errors=(ConfigError,),
+        seeds=_documents()[:3],
+        tokens=YAML_TOKENS,
+    )
+
+
+TARGETS: Final[dict[str, Target]] = {each.name: each for each in (*_talks(), *_whole(), *_texts())}
