@@ -67,6 +67,8 @@ def test_an_answer_is_stamped_by_the_kernel_and_each_query_has_a_port_of_its_own
     ("answer", "options", "failure", "status", "note"),
     [
         (lambda query: [reply(query)], {"expect": "10.0.0.8"}, Failure.STATUS, 0, "no 10.0.0.8 among the answers"),
+        (lambda query: [reply(query)], {"min_ttl": 61}, Failure.STATUS, 0, "TTL 60, at least 61 is expected"),
+        (lambda query: [reply(query)], {"min_ttl": 60}, None, 0, ""),
         (lambda query: [reply(query, flags=0x8183)], {}, Failure.STATUS, 3, "NXDOMAIN"),
         (lambda query: [reply(query, flags=0x8183)], {"rcode": "nxdomain"}, None, 3, ""),
         (lambda query: [reply(query, flags=0x8182)], {}, Failure.STATUS, 2, "SERVFAIL"),

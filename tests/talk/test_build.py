@@ -135,10 +135,20 @@ def test_dns_knows_whom_it_asks_for_what(target, options, server, name, kind):
         ("https://a.example/", {"server": "http://x"}, "name server's address"),
         ("https://a.example/", {"server": "10.0.0.1:99999"}, "name server's address"),
         ("https://a.example/", {"name": "a" * 70}, "must be a DNS name"),
+        ("dns://10.0.0.2/a.example", {"min_ttl": 2**31}, "whole number from 0 to 2147483647"),
+        ("dns://10.0.0.2/a.example", {"min_ttl": 60, "max_ttl": 59}, "must not be above max_ttl"),
     ],
 )
 def test_dns_options_have_rules(target, options, rule):
     assert any(rule in line for line in problems("dns", target, **options))
+
+
+def test_dns_expects_addresses_however_they_are_written():
+    assert built("dns", "dns://h/a", expect="2001:DB8:0::1, A.Example., 10.0.0.1").expect == (
+        "2001:db8::1",
+        "a.example",
+        "10.0.0.1",
+    )
 
 
 def test_icmp_has_a_size():

@@ -75,6 +75,21 @@ def dns_reply(query: bytes, *, flags: int = 0x8180) -> bytes:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({"min_ttl": 60, "max_ttl": 60}, ""),
+        ({"min_ttl": 61}, "TTL 60, at least 61 is expected"),
+        ({"max_ttl": 59}, "TTL 60, at most 59 is expected"),
+    ],
+)
+def test_dns_answers_are_good_for_as_long_as_is_expected(options, note):
+    conversation = dns_talk(**options)
+
+    assert conversation.received(dns_reply(conversation.begin())) is None
+    assert (conversation.closed(), conversation.note) == (Failure.STATUS if note else None, note)
+
+
 def test_dns_takes_only_the_answer_to_its_own_question():
     conversation = dns_talk(expect="10.0.0.1")
     query = conversation.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import ClassVar, Final
 from urllib.parse import parse_qs, urlsplit
@@ -52,7 +53,7 @@ class DnsProbe:
             server=options.parsed("server", _default_server(endpoint), _server),
             name=options.parsed("name", name, _name),
             type=options.parsed("type", asked or ("AAAA" if endpoint.family == 6 else "A"), _type),
-            expect=options.parsed("expect", (), lambda text: tuple(part.lower().rstrip(".") for part in listed(text))),
+            expect=options.parsed("expect", (), lambda text: tuple(map(_data, listed(text)))),
             rcode=options.parsed("rcode", "NOERROR", _rcode),
             recurse=options.flag("recurse", True),
             min_ttl=options.number("min_ttl", 0, low=0, high=_MAX_TTL),
@@ -205,6 +206,11 @@ def _server(text: str) -> Endpoint:
     if parts.scheme != "dns" or not host or parts.path not in {"", "/"}:
         raise ValueError(rule)
     return Endpoint(scheme="dns", host=host, port=port)
+
+
+def _data(text: str) -> str:
+    """Record data as answers are written: addresses in their shortest form, names in lower case without the last dot."""
+    return str(ipaddress.ip_address(text)) if is_address(text) else text.lower().rstrip(".")
 
 
 def _name(text: str) -> str:
