@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Final, NamedTuple
 
 from benchmarks.probing.asking import Target
@@ -29,6 +28,10 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _KINDS: Final = ("tcp", "http", "dns", "icmp", "tls")
 _EACH: Final = 8
 """Lines of each kind: their windows are full within the first quarter."""
+_STEP: Final[Seconds] = 0.5
+"""Between two attempts: a window of 200 holds 100 seconds, and none is too old."""
+_LEAST_US, _SPAN_US, _STRIDE = 1_000, 9_000, 37
+"""Round trips of a near region, another for every line and attempt: a number that two lines share would cost half."""
 _READ_EVERY: Final[Seconds] = 0.2
 
 
@@ -38,23 +41,24 @@ def rss() -> int:
 
 
 def memory(lines: int) -> Memory:
-    """Bytes a window, by the growth of this process while it makes and fills `lines` of them."""
-    _filled(1)  # what the first one brings along is not a line's
+    """Bytes a window: the growth of this process by the second `lines` of them. The first take what the imports left free."""
+    first = _filled(lines)
     gc.collect()
     before = rss()
-    kept = _filled(lines)
+    second = _filled(lines)
     gc.collect()
     window = (rss() - before) / lines
-    assert len(kept) == lines
+    assert len(first) == len(second) == lines
     return Memory(lines=lines, window=window)
 
 
 def _filled(lines: int) -> list[Window]:
-    columns, chance = Columns(), Random(1)
+    columns = Columns()
     windows = [Window(columns, Kind.TCP) for _ in range(lines)]
     for number in range(NEWEST):
-        now, rtt = number * 0.5, chance.randrange(100, 9_000)
-        for window in windows:
+        now = number * _STEP
+        for place, window in enumerate(windows):
+            rtt = _LEAST_US + (number * _STRIDE + place) % _SPAN_US
             window.record(now, None, rtt, clock=Clock.TCP_INFO, sent=1, number=number, burst=1)
     return windows
 

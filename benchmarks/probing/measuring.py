@@ -56,11 +56,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL: Final = Plan(
-    rounds=5, seconds=1.6, paced=5.0, agent=10.0, lab=4.0, lab_rounds=1, lines=10_000, drift=120.0, profiled=2.0
+    rounds=5, seconds=1.6, paced=5.0, agent=10.0, lab=4.0, lab_rounds=1, lines=5_000, drift=120.0, profiled=2.0
 )
 """Under ten minutes. An agent's ten seconds are one heartbeat of every line."""
 QUICK: Final = Plan(
-    rounds=1, seconds=0.5, paced=2.0, agent=3.0, lab=1.0, lab_rounds=1, lines=1_000, drift=6.0, profiled=0.8
+    rounds=1, seconds=0.5, paced=2.0, agent=3.0, lab=1.0, lab_rounds=1, lines=2_000, drift=6.0, profiled=0.8
 )
 """Whether all of it works: under 90 seconds, and no more than a hint."""
 
