@@ -208,6 +208,8 @@ def a_vote(metric: str, numerator: int, denominator: int, limit: int, zone: Zone
     ("cast", "sentence"),
     [
         (a_vote("tcp.loss", 3, 250, 10, Zone.D), "TCP packet loss: 3 of 250 (1.2 %), limit 1 %"),
+        (a_vote("grpc.errors", 3, 10, 100, Zone.F), "gRPC errors: 3 of 10 (30 %), limit 10 %"),
+        (a_vote("redis.loss", 1, 250, 0, Zone.H), "Redis packet loss: 1 of 250 (0.4 %)"),
         (a_vote("tcp.loss", 1, 250, 10, Zone.H), "TCP packet loss: 1 of 250 (0.4 %), degraded from 1 %"),
         (a_vote("tcp.loss", 1, 250, 0, Zone.H), "TCP packet loss: 1 of 250 (0.4 %)"),
         (a_vote("http.errors", 3, 5, 100), "HTTP errors: 3 of 5 (60 %), limit 10 %"),

@@ -157,13 +157,14 @@ def test_dns_and_icmp_never_decide_alone() -> None:
     assert verdict(V, [dead_dns], {}, RULES, decides=frozenset({Kind.DNS})).zone is Zone.F
 
 
-def test_icmp_raises_the_level_where_tcp_and_http_are_both_bad() -> None:
+@pytest.mark.parametrize("call", [Kind.HTTP, Kind.GRPC, Kind.REDIS])
+def test_icmp_raises_the_level_where_tcp_and_the_service_are_both_bad(call: Kind) -> None:
     dead_icmp = Reading(Kind.ICMP, Counts(late=50), sent=50, lost=50, rounds=3, rounds_ok=0)
-    tcp_bad, http_bad = tcp(lost=30, sent=1_000), tcp(lost=30, sent=1_000)._replace(kind=Kind.HTTP)
+    tcp_bad, call_bad = tcp(lost=30, sent=1_000), tcp(lost=30, sent=1_000)._replace(kind=call)
 
     assert zone_of(tcp_bad, dead_icmp) is Zone.D
-    assert zone_of(tcp_bad, http_bad) is Zone.D
-    assert zone_of(tcp_bad, http_bad, dead_icmp) is Zone.F
+    assert zone_of(tcp_bad, call_bad) is Zone.D
+    assert zone_of(tcp_bad, call_bad, dead_icmp) is Zone.F
 
 
 def test_the_vote_names_the_worst_metric_with_its_counts() -> None:

@@ -46,6 +46,8 @@ _RULES: Final = {
     "faults.fading": "healthy again; {faults} faults still cost weight and fade",
 }
 _CLOSED: Final = ".closed"
+_AS_WRITTEN: Final = {"grpc": "gRPC", "redis": "Redis"}
+"""Names that are not capitals throughout."""
 
 
 def zone(value: Zone) -> str:
@@ -69,7 +71,7 @@ def metric(name: str) -> str:
     seconded = f", seconded by {also.upper()}" if also else ""
     if kind == _PASSIVE:
         return f"{_METRICS.get(base, base) if base != 'connect' else 'progress'} on the business's own connections{seconded}"
-    return f"{kind.upper()} {_METRICS.get(base, base)}{seconded}"
+    return f"{_AS_WRITTEN.get(kind, kind.upper())} {_METRICS.get(base, base)}{seconded}"
 
 
 def vote(cast: Vote) -> str:
