@@ -24,7 +24,8 @@ _METHOD: Final = """## How it is measured
 - A figure is probes per **CPU-second** (user and system) of the prober's process alone. The prober has one core to itself; its target, and the
   client that asks blackbox_exporter, have the other.
 - Our side is the engine as an agent runs it: timeouts armed, every result recorded in its line's window, all 64 windows read with their
-  histograms once a second. What scheduling and heartbeats of 10 000 lines cost on top is the row of the whole agent.
+  histograms once a second, as often as 640 lines are in their heartbeats. What scheduling and heartbeats of 10 000 lines cost on top is
+  the row of the whole agent: the role itself, attached to a center in another process.
 - The C loop and the bare loop in Python make the same system calls and keep nothing: they are the limit, not products. On loopback the
   peer's half of the stack is charged to the sender, which flatters all of them alike.
 - blackbox_exporter is asked over HTTP for each probe, which is how it is used; its CPU is the kernel's account of its process.

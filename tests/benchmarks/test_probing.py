@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benchmarks.probing import lab, peers
+from benchmarks.probing import exporter, lab, peers
 from benchmarks.probing.asking import Asked, Sampled, Target
 from benchmarks.probing.bare import bare
 from benchmarks.probing.measuring import QUICK, run
@@ -255,6 +255,19 @@ def test_probes_are_compared_where_each_has_its_packets():
     found = lab.compared(case, ("a", "b", "c"), seen, truth)
 
     assert (found.count, found.missing, found.worst_us) == (2, 4, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_success"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n# x\nprobe_success 1\n", True),
+        (b"...\r\n\r\n8\r\n1\nprobe_\r\nb\r\nsuccess 1\n\r\n0\r\n\r\n", True),
+        (b"...\r\n\r\n8\r\n1\nprobe_\r\nb\r\nsuccess 0\n\r\n0\r\n\r\n", False),
+    ],
+    ids=["plain", "split", "failed"],
+)
+def test_an_exporters_success_is_read_across_chunks(answer, is_success):
+    assert exporter._is_success(bytearray(answer)) is is_success
 
 
 # -- running --------------------------------------------------------------------------------------------------------------
