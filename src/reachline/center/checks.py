@@ -20,6 +20,8 @@ _MOST_MESH: Final = 2**53
 """Above what any clock of a peer that lies can make of microseconds, and exact in every reader of JSON."""
 _MOST_DOUBT: Final = 7
 _MOST_TEXT: Final = 300
+_MOST_SAID: Final = 256
+"""Reasons of doubt and vitals of one host: three for each of its interfaces and references, of which none has this many."""
 
 
 def check(heartbeat: Heartbeat) -> None:
@@ -30,10 +32,21 @@ def check(heartbeat: Heartbeat) -> None:
     _refuse(not 0 <= heartbeat.doubt <= _MOST_DOUBT, "doubt", f"must be 0…{_MOST_DOUBT}")
     _refuse(len(heartbeat.reports) > _MOST_REPORTS, "reports", f"are {len(heartbeat.reports)}, at most {_MOST_REPORTS}")
     _refuse(len(heartbeat.mesh) > MOST, "mesh", f"are {len(heartbeat.mesh)}, at most {MOST}")
+    _host(heartbeat)
     for at, told in enumerate(heartbeat.mesh):
         _mesh(told, f"mesh.{at}")
     for at, report in enumerate(heartbeat.reports):
         _report(report, f"reports.{at}")
+
+
+def _host(heartbeat: Heartbeat) -> None:
+    """What it says of itself stands in terminals and log lines: readable, and not without end."""
+    doubts, vitals = heartbeat.doubts, heartbeat.vitals
+    _refuse(max(len(doubts), len(vitals)) > _MOST_SAID, "vitals", f"or doubts are more than {_MOST_SAID}")
+    texts = (*doubts, *(vital.name for vital in vitals), *(vital.where for vital in vitals))
+    _refuse(any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts), "vitals", "has an unreadable text")
+    numbers = [0, *(number for vital in vitals for number in (vital.value, vital.whole, vital.over_ms))]
+    _refuse(min(numbers) < 0 or max(numbers) > _MOST, "vitals", "has a number below 0 or beyond reason")
 
 
 def _mesh(told: MeshReport, path: str) -> None:

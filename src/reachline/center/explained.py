@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.owner import Owner
 from reachline.core import telling
-from reachline.core.explain import explain
+from reachline.core.explain import Explanation, explain
+from reachline.core.vitals import Beside
 from reachline.errors import JournalError
-from reachline.model import LineId, Seconds
-from reachline.store.history import told
+from reachline.model import LineId, Seconds, VantageId
+from reachline.store.history import Told, told
 
 __all__ = ["Explainer"]
+
+_BEFORE_MS: Final = 60_000
+"""A decision rests on what the last minute brought: three ticks of ten seconds, and the heartbeats before them…"""
+_AFTER_MS: Final = 15_000
+"""…and the host's own counters come with the heartbeat that follows."""
 
 
 class Explainer:
@@ -31,7 +38,8 @@ class Explainer:
         """The explanation of a known line, now or at a Unix time."""
         if at is None:
             return self._now(line)
-        return await asyncio.to_thread(self._then, line, at)
+        then = await asyncio.to_thread(self._then, line, at)
+        return then.document(self._beside(then.explanation, then.meta.unix))
 
     def _now(self, line: LineId) -> Mapping[str, object]:
         board, now_ms = self._board, self._board.clock()
@@ -41,14 +49,34 @@ class Explainer:
                 404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
             )
         found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
-        return telling.document(found, self._clock, lambda at_ms: round(board.origin + at_ms / 1000, 3))
+        return telling.document(found, self._clock, self._unix, self._beside(found, self._unix))
+
+    def _beside(self, found: Explanation, unix: Callable[[int], Seconds]) -> tuple[Beside, ...]:
+        """What the vantages said of themselves around the decision and around the moment that is explained."""
+        vantages = sorted({vote.vantage for vote in (*found.votes, *found.current)})
+        moments = [found.now_ms] if found.decided_ms is None else [found.decided_ms, found.now_ms]
+        here = [round(1_000 * (unix(moment) - self._board.origin)) for moment in moments]
+        said = {
+            (vantage, one)
+            for vantage in vantages
+            if (agent := self._board.roster.get(VantageId(vantage)))
+            for moment in here
+            for one in agent.condition.between(moment - _BEFORE_MS, moment + _AFTER_MS)
+        }
+        ordered = sorted(said, key=lambda item: (item[1].at_ms, item[0]))
+        return tuple(
+            Beside(vantage, self._unix(one.at_ms), self._clock(one.at_ms), one.text) for vantage, one in ordered
+        )
+
+    def _unix(self, at_ms: int) -> Seconds:
+        return round(self._board.origin + at_ms / 1000, 3)
 
     def _clock(self, at_ms: int) -> str:
         """A moment of the journal as this machine's clock showed it."""
         return time.strftime("%H:%M:%S", time.localtime(self._board.origin + at_ms / 1000))
 
-    def _then(self, line: LineId, at: Seconds) -> Mapping[str, object]:
+    def _then(self, line: LineId, at: Seconds) -> Told:
         try:
-            return told(self._journal, line, at=at).document()
+            return told(self._journal, line, at=at)
         except JournalError as error:
             raise RefusedError(404, "not_in_journal", str(error), "ask for a moment that the journal holds") from error

@@ -182,6 +182,7 @@ def _of_center(desk: Desk) -> Iterator[str]:
     states = Counter(row["state"] for row in board.roster.rows(board.clock()))
     agents = [(f'{{state="{state}"}}', float(states[state])) for state in ("attached", "silent", "expected")]
     yield _family("agents", "gauge", "Agents by state.", agents)
+    yield from _of_hosts(board)
     yield _family(
         "config_last_reload_successful",
         "gauge",
@@ -236,6 +237,22 @@ _WAYS: Final[tuple[tuple[str, Literal["loss", "rise"], Literal["loss_back", "ris
     ("mesh_loss_ratio", "loss", "loss_back", "Probes lost between two agents, each way, over the last minutes."),
     ("mesh_rise_seconds", "rise", "rise_back", "Delay between two agents over what is usual, each way."),
 )
+
+
+def _of_hosts(board: Board) -> Iterator[str]:
+    """What agents say of themselves, as far as it is so now."""
+    now_ms = board.clock()
+    here = [agent for agent in board.roster.all() if agent.session]
+    doubt = [(f'{{agent="{_escaped(agent.id)}"}}', float(agent.doubt)) for agent in here]
+    yield _family(
+        "agent_doubt", "gauge", "How far an agent doubts itself, 0 to 7; its vote is divided by 1 more.", doubt
+    )
+    vitals = [
+        (f'{{agent="{_escaped(agent.id)}",name="{one.name}",where="{_escaped(one.where)}"}}', float(one.value))
+        for agent in here
+        for one in agent.condition.fresh(now_ms)
+    ]
+    yield _family("agent_vital", "gauge", "What is out of the ordinary on an agent's host now, by name.", vitals)
 
 
 def _counters(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from reachline.center.condition import Condition
 from reachline.model import Kind, Locality, VantageId
 from reachline.wire import live
 from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, kinds_in
@@ -69,6 +70,7 @@ class Agent:
     doubt: int = 0
     doubts: tuple[str, ...] = ()
     """Why it doubts itself, in its own words."""
+    condition: Condition = field(default_factory=Condition)
     kinds: frozenset[Kind] = frozenset()
     """What it can probe…"""
     lacks: frozenset[Kind] = frozenset()
@@ -186,6 +188,8 @@ class Roster:
             agent.gaps += heartbeat.sequence - agent.sequence[0] - 1
         agent.sequence = place
         agent.heartbeats += 1
+        if not heartbeat.replayed:
+            agent.condition.take(heartbeat, now_ms)
         return Arrival.NEW
 
     def members(self, now_ms: int) -> frozenset[VantageId]:
@@ -210,6 +214,10 @@ class Roster:
         for id_ in members:
             agent = self._agents.setdefault(id_, Agent(id=id_))
             agent.last_ms, agent.is_proven = now_ms, True
+
+    def all(self) -> list[Agent]:
+        """All agents by id."""
+        return [self._agents[id_] for id_ in sorted(self._agents)]
 
     def rows(self, now_ms: int) -> list[live.AgentRow]:
         """All agents by id."""
@@ -237,6 +245,7 @@ def _row(agent: Agent, now_ms: int) -> live.AgentRow:
         "age": None if agent.last_ms is None else round((now_ms - agent.last_ms) / 1000, 3),
         "doubt": agent.doubt,
         "doubts": list(agent.doubts),
+        "vitals": agent.condition.rows(now_ms),
         "lacks": sorted(kind.value for kind in agent.lacks),
         "lines": agent.lines,
         "heartbeats": agent.heartbeats,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from reachline.core import words
 from reachline.core.explain import Explanation
+from reachline.core.vitals import Beside
 from reachline.model import Change, Seconds, Vote
 
 __all__ = ["Clock", "document", "text"]
@@ -18,14 +19,16 @@ _INDENT = " " * 9
 _WEIGHT_ONLY = ("faults.", "policy.")
 
 
-def text(found: Explanation, clock: Clock) -> str:
-    """Plain text, the most needed first: what, why, now, next, else, before."""
+def text(found: Explanation, clock: Clock, beside: Sequence[Beside] = ()) -> str:
+    """Plain text, the most needed first: what, why, what vantages said of themselves beside it, now, next, else, before."""
     standing = found.standing
     ago = words.duration(found.now_ms - standing.since_ms)
     weight = f"weight {standing.weight} of {found.base}, score {standing.score}"
     decided = f" at {clock(found.decided_ms)}" if found.decided_ms is not None else ""
     lines = [f"{found.line} is {words.state(standing)}; {weight}, since {clock(standing.since_ms)} ({ago})."]
     lines += ["", f"Why    {found.rule or 'no rule'}{decided}: {found.because}.", *_cast(found.votes)]
+    if beside:
+        lines += ["", *_beside(beside)]
     lines += ["", f"Now    {found.seen}.", *_cast(found.current)]
     lines += ["", f"Next   {_moment(found, clock)}{found.next}."]
     lines += [f"Else   {one}." for one in found.otherwise]
@@ -40,6 +43,15 @@ def _cast(votes: Iterable[Vote]) -> list[str]:
     for vote in sorted(votes, key=lambda vote: (-vote.zone.value, vote.vantage)):
         said.setdefault(f"{words.zone(vote.zone)}, {words.vote(vote)}", []).append(vote.vantage)
     return [f"{_INDENT}{', '.join(vantages)}: {what}" for what, vantages in said.items()]
+
+
+def _beside(said: Sequence[Beside]) -> list[str]:
+    """One row for each vantage and moment; it decides nothing, but it may be why."""
+    rows: list[str] = []
+    for (when, vantage), group in groupby(said, key=lambda one: (one.when, one.vantage)):
+        head = _INDENT if rows else "Beside   "
+        rows.append(f"{head}at {when} {vantage}: {', '.join(one.text for one in group)}")
+    return rows
 
 
 def _earlier(changes: Iterable[Change], clock: Clock) -> list[str]:
@@ -65,7 +77,9 @@ def _moment(found: Explanation, clock: Clock) -> str:
     return f"{clock(found.next_ms)} (in {words.duration(found.next_ms - found.now_ms)}): "
 
 
-def document(found: Explanation, clock: Clock, unix: Callable[[int], Seconds]) -> dict[str, object]:
+def document(
+    found: Explanation, clock: Clock, unix: Callable[[int], Seconds], beside: Sequence[Beside] = ()
+) -> dict[str, object]:
     """The same as JSON: `text` for people, the numbers for scripts; times in Unix seconds, integers in their unit."""
     standing = found.standing
     return {
@@ -88,7 +102,8 @@ def document(found: Explanation, clock: Clock, unix: Callable[[int], Seconds]) -
         "comes": found.next,
         "otherwise": list(found.otherwise),
         "earlier": [{"at": unix(one.at_ms), "rule": one.rule, "move": words.move(one)} for one in found.earlier],
-        "text": text(found, clock),
+        "beside": [{"vantage": one.vantage, "at": one.at, "text": one.text} for one in beside],
+        "text": text(found, clock, beside),
     }
 
 

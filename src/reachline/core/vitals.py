@@ -9,14 +9,19 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from reachline.model import Seconds
+
 __all__ = ["NAMES", "Beside", "is_told", "told"]
 
 
 class Beside(NamedTuple):
-    """What a vantage's host said of itself at a moment, in words."""
+    """What a vantage said of itself and its host at a moment, in words."""
 
     vantage: str
-    at_ms: int
+    at: Seconds
+    """Unix time…"""
+    when: str
+    """…and as the clock shows it."""
     text: str
 
 

@@ -6,13 +6,14 @@ import difflib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from reachline.core import telling
 from reachline.core.explain import Explanation, explain
 from reachline.core.ledger import Ledger
+from reachline.core.vitals import Beside
 from reachline.errors import JournalError
 from reachline.model import Change, LineId, Seconds
 from reachline.store.records import Bodies, RecordKind, Ticked
@@ -46,18 +47,18 @@ class Told(NamedTuple):
     ended: Seconds | None
     """Unix time of the newest record where the journal does not reach the moment asked for, else None."""
 
-    def text(self) -> str:
+    def text(self, beside: Sequence[Beside] = ()) -> str:
         """For people, in local time; says so where the journal ends before the moment asked for."""
         clock = _clock(self.meta.unix)
-        told = telling.text(self.explanation, clock)
+        told = telling.text(self.explanation, clock, beside)
         if self.ended is None:
             return told
         return f"{told}\n\nThe journal ends at {clock(self.explanation.now_ms)}: this is how the line stood then."
 
-    def document(self) -> dict[str, object]:
-        """For scripts; `text` is the one above."""
-        found = telling.document(self.explanation, _clock(self.meta.unix), self.meta.unix)
-        return found | {"text": self.text(), "ended": self.ended}
+    def document(self, beside: Sequence[Beside] = ()) -> dict[str, object]:
+        """For scripts; `text` is the one above. `beside`: what who asks knows of the vantages, which no journal does."""
+        found = telling.document(self.explanation, _clock(self.meta.unix), self.meta.unix, beside)
+        return found | {"text": self.text(beside), "ended": self.ended}
 
 
 def told(directory: Path | str, line: LineId, *, at: Seconds | None = None) -> Told:

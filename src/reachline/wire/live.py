@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 from reachline.wire.view import ChangeRow, LineRow
 
-__all__ = ["AgentRow", "LiveDelta", "LiveSnapshot", "LiveTick"]
+__all__ = ["AgentRow", "LiveDelta", "LiveSnapshot", "LiveTick", "VitalRow"]
 
 
 class LiveSnapshot(TypedDict):
@@ -50,6 +50,17 @@ class LiveTick(TypedDict):
     now: float
 
 
+class VitalRow(TypedDict):
+    """One thing out of the ordinary on an agent's host; `age` is since it was told, `whole` of how many where that is known."""
+
+    name: str
+    where: str
+    value: int
+    whole: int | None
+    text: str
+    age: float
+
+
 class AgentRow(TypedDict):
     """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame.
 
@@ -64,6 +75,8 @@ class AgentRow(TypedDict):
     age: float | None
     doubt: int
     doubts: list[str]
+    vitals: list[VitalRow]
+    """What was out of the ordinary on its host in the last 15 minutes."""
     lacks: list[str]
     """Probe kinds that its lines want and its release does not know."""
     lines: int
