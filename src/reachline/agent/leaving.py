@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from reachline.agent.pace import Close, Limits
 from reachline.core.bucket import Claim
-from reachline.doors.addresses import parse_target
+from reachline.doors.addresses import AUTO, ROUTE, parse_target
 from reachline.errors import ConfigError
 from reachline.model import Kind
 from reachline.net import budget, sources
@@ -18,12 +18,8 @@ from reachline.net.engine import Job
 from reachline.talk.secure import is_address
 from reachline.wire.frame import LinePlan, ProbePlan
 
-__all__ = ["AUTO", "ROUTE", "Leaving", "Outflow", "Sources", "claims_of", "network_of"]
+__all__ = ["Leaving", "Outflow", "Sources", "claims_of", "network_of"]
 
-AUTO: Final = "auto"
-"""In place of source addresses: all that are beside the one that the route to a target takes."""
-ROUTE: Final = "route"
-"""In place of source addresses: the one that the route takes, and no other."""
 _ANY: Final = ("",)
 _CONNECTIONLESS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.UDP, Kind.PASSIVE})
 _PORTS: Final = {"http": ":80", "https": ":443"}

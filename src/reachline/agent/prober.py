@@ -72,7 +72,7 @@ class Prober:
     ) -> None:
         """`ended` hears of every attempt, `changed` when our own quick opinion of a line did.
 
-        `sources` are addresses or `leaving.AUTO`; none: the route decides. `rounds` ends the probing of each line after so many.
+        `sources` are addresses or a word (`doors.addresses`); none: the route decides. `rounds` ends the probing of each line after so many.
         """
         self._rounds = rounds
         self._rng, self._tell, self._changed = rng, ended, changed

@@ -12,9 +12,9 @@ from reachline.agent.prober import Prober
 from reachline.agent.references import is_own
 from reachline.agent.selfcheck import SelfCheck
 from reachline.model import Seconds
-from reachline.wire.frame import SLICE, Detail, Heartbeat, Report
+from reachline.wire.frame import SLICE, Detail, Heartbeat, Pacing, Ports, Report
 
-__all__ = ["Reporter"]
+__all__ = ["Reporter", "pacing_of"]
 
 _DAY: Final = 86_400
 
@@ -77,6 +77,29 @@ class Reporter:
             skipped=probed.skipped,
             lateness_us=probed.lateness_us,
             certificate_days=days,
+            interval_ms=round(1_000 * self._prober.every(probed)),
+            ports=_ports(probed),
         )
         probed.settle()
         return Report(line=probed.line.line, reading=reading, detail=detail)
+
+
+def _ports(probed: Probed) -> Ports | None:
+    """What a survey found, once it says that there is a dead path."""
+    found = probed.paths.finding if probed.paths else None
+    if found is None or not found.tried:
+        return None
+    bucket, shift = (found.pattern.bucket, found.pattern.shift) if found.pattern else (None, 0)
+    return Ports(dead=found.dead, tried=found.tried, parts=found.parts or 0, bucket=bucket, shift=shift)
+
+
+def pacing_of(prober: Prober) -> Pacing:
+    """How the prober kept its limits; the next one begins anew where it says what was since the last."""
+    said = prober.pace.said()
+    return Pacing(
+        rate_milli=round(1_000 * said.rate),
+        stretch_milli=round(1_000 * said.factor),
+        skipped=said.skipped,
+        shed=prober.shed,
+        limit=said.limit,
+    )

@@ -19,13 +19,14 @@ from reachline.agent.passive import Passive
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Prober
 from reachline.agent.references import References, is_own
-from reachline.agent.reports import Reporter
+from reachline.agent.reports import Reporter, pacing_of
 from reachline.agent.selfcheck import SelfCheck
 from reachline.agent.settings import AgentRun
 from reachline.agent.uplink import Uplink, credentials
 from reachline.agent.vitals import Vitals
+from reachline.doors.addresses import AUTO
 from reachline.model import Kind, Seconds
-from reachline.net import interfaces
+from reachline.net import budget, interfaces
 from reachline.net.waiting import within
 from reachline.talk import TABLE
 from reachline.wire.frame import PROTOCOL, SLICE, Hello, Hint, LinePlan, Mesh, Plan, Report, features_of
@@ -55,6 +56,8 @@ async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
     log.info(
         "agent_started", extra={"agent": settings.id, "boot": boot, "seed": seed, "centers": list(settings.centers)}
     )
+    files = budget.files(settings.attempts)
+    log.info("descriptors_raised", extra={"before": files.before, "now": files.now, "attempts_at_once": files.attempts})
     agent = _Agent(settings, boot=boot, seed=seed)
     async with agent.prober, agent.mesh, agent.references, asyncio.TaskGroup() as tasks:
         agent.prober.adopt(agent.references.plans)
@@ -74,12 +77,12 @@ class _Agent:
         self.prober = Prober(
             rng=Random(f"{seed}/jitter"),
             changed=self._changed,
-            sources=settings.sources,
-            limits=Limits(rate=settings.rate),
+            sources=settings.sources or (AUTO,),
+            limits=_limits(settings),
         )
         self.passive = Passive(self._urge)
         self.vitals = Vitals(self._interfaces)
-        self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.sources)
+        self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.addresses)
         self.outbox = Outbox(settings.backlog)
         self.uplink = Uplink(
             settings,
@@ -167,7 +170,8 @@ class _Agent:
         now = loop.time()
         beat = reporter.heartbeat(reports, part=part, now=now, urgent=urgent)
         if part[0] == 1 and not urgent:
-            beat = msgspec.structs.replace(beat, mesh=self.mesh.reports(), vitals=self.vitals.news(now))
+            told = {"mesh": self.mesh.reports(), "vitals": self.vitals.news(now), "pacing": pacing_of(self.prober)}
+            beat = msgspec.structs.replace(beat, **told)
         self.outbox.put(beat, now)
         self.uplink.wake()
         if self.outbox.dropped != self._dropped:
@@ -189,7 +193,8 @@ class _Agent:
         match frame:
             case Plan():
                 self._heartbeat = frame.heartbeat_ms / 1_000
-                self.prober.adopt((*self.references.plans, *frame.lines))
+                own = None if self._settings.sources else frame.sources or (AUTO,)
+                self.prober.adopt((*self.references.plans, *frame.lines), sources=own)
                 self.passive.adopt(frame.lines)
                 if frame.lines != self._lines:
                     self._lines = frame.lines
@@ -223,6 +228,16 @@ class _Agent:
         """The line is worth a report at once."""
         self._urgent[line] = None
         self._news.set()
+
+
+def _limits(settings: AgentRun) -> Limits:
+    return Limits(
+        rate=settings.rate,
+        network=settings.network_rate,
+        source=settings.source_rate,
+        attempts=settings.attempts,
+        close=settings.close,
+    )
 
 
 def _hello(settings: AgentRun, boot: str, *, mesh: str) -> Hello:

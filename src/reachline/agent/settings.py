@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from reachline.doors.addresses import Bind, Ip, Name, OptionalName, Target, parse_target
+from reachline.agent.pace import Close
+from reachline.doors.addresses import AUTO, ROUTE, Bind, Name, OptionalName, Sources, Target, parse_target
 from reachline.doors.agents import Listened
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
@@ -33,8 +34,9 @@ class AgentRun(BaseModel):
     centers: tuple[Bind, ...] = Field(min_length=1, description="Tried in turn: host:port or unix:/path.")
     region: OptionalName = ""
     zone: OptionalName = ""
-    sources: tuple[Ip, ...] = Field(
-        (), description="Own addresses that bursts alternate over; empty: the route decides."
+    sources: Sources = Field(
+        (),
+        description="Own addresses that bursts alternate over, `auto` or `route`; empty: as the document says, else auto.",
     )
     mesh: Listened | None = Field(
         None,
@@ -47,6 +49,21 @@ class AgentRun(BaseModel):
     rate: Annotated[float, Field(gt=0)] = Field(
         5_000,
         description="Attempts a second at most; beyond it all intervals stretch alike. A core carries 28 000 bare connects.",
+    )
+    network_rate: Annotated[float, Field(gt=0)] = Field(
+        1_000,
+        description="Attempts a second to one /24 or /48 at most: a network full of lines, all in doubt, asks for 635.",
+    )
+    source_rate: Annotated[float, Field(gt=0)] = Field(
+        5_000,
+        description="Attempts a second from one own address at most. As the rate; a firewall that counts them wants less.",
+    )
+    attempts: Annotated[int | None, Field(ge=1)] = Field(
+        None, description="Attempts under way at most; unset: as many as descriptors allow, 256 left for all else."
+    )
+    close: Close = Field(
+        Close.AUTO,
+        description="How probes close: fin, rst, or auto: by FIN, unless that used up 60 % of the ports toward a target.",
     )
     backlog: Annotated[int, Field(ge=0)] = Field(
         8 << 20, description="Bytes of reports kept while no center answers: half an hour of 500 lines with five kinds."
@@ -87,6 +104,11 @@ class AgentRun(BaseModel):
         return bool(self.tls or self.ca or self.certificate)
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """The sources that are addresses."""
+        return tuple(source for source in self.sources if source not in (AUTO, ROUTE))
+
+    @property
     def locality(self) -> Locality:
         """Where its samples are taken."""
         return Locality(region=self.region, zone=self.zone)
@@ -109,6 +131,8 @@ _OPTIONS = {
     "centers": "--center",
     "sources": "--source",
     "references": "--reference",
+    "network_rate": "--network-rate",
+    "source_rate": "--source-rate",
     "certificate": "--cert",
 }
 

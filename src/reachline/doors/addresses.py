@@ -14,7 +14,9 @@ from reachline.doors.units import refuse
 from reachline.model import Endpoint, Kind
 
 __all__ = [
+    "AUTO",
     "MAX_NAME",
+    "ROUTE",
     "SCHEMES",
     "Bind",
     "Ip",
@@ -22,6 +24,7 @@ __all__ = [
     "OptionalIp",
     "OptionalName",
     "Scheme",
+    "Sources",
     "Target",
     "derived_names",
     "is_public",
@@ -259,6 +262,24 @@ Bind = Annotated[str, AfterValidator(_bind)]
 """Where a server listens."""
 Ip = Annotated[str, AfterValidator(_ip)]
 """One of the agent's own addresses."""
+AUTO: Final = "auto"
+"""In place of source addresses: all that are beside the one that the route to a target takes."""
+ROUTE: Final = "route"
+"""In place of source addresses: the one that the route takes, and no other."""
+
+
+def _source(text: str) -> str:
+    return text if text in (AUTO, ROUTE) else _ip(text)
+
+
+def _alone(sources: tuple[str, ...]) -> tuple[str, ...]:
+    if len(sources) > 1 and (words := {AUTO, ROUTE}.intersection(sources)):
+        raise refuse(f"{min(words)!r} stands alone: it is said in place of addresses", "give it alone, or addresses")
+    return sources
+
+
+Sources = Annotated[tuple[Annotated[str, AfterValidator(_source)], ...], AfterValidator(_alone)]
+"""Own addresses that attempts alternate over, or a word in their place."""
 OptionalName = Annotated[str, AfterValidator(lambda text: text and _name(text))]
 """A name, or empty text."""
 OptionalIp = Annotated[str, AfterValidator(lambda text: text and _ip(text))]

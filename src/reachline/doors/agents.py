@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from reachline.doors.addresses import Bind, Ip, OptionalName
+from reachline.doors.addresses import Bind, OptionalName, Sources
 from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, refuse
 
@@ -61,11 +61,11 @@ class AgentSettings(Settings):
 
     locality: LocalitySettings = Field(LocalitySettings(), description="Where it stands.")
     sources: Annotated[
-        tuple[Ip, ...], Field(strict=False), BeforeValidator(_as_list, json_schema_input_type=str | list[str])
+        Sources, Field(strict=False), BeforeValidator(_as_list, json_schema_input_type=str | list[str])
     ] = Field(
         (),
-        description="Its source addresses, bound in turn: two or more cover more of the paths that traffic takes. `up` passes them on; an "
-        "agent elsewhere is told with `--source`.",
+        description="Its source addresses, bound in turn: two or more cover more of the paths that traffic takes. `auto`, as unset: those "
+        "of the network and interface that the route to a target takes; `route`: the one it takes, alone. An agent's own `--source` wins.",
     )
     mesh: Reached | None = Field(
         None,

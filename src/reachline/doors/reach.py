@@ -206,7 +206,10 @@ def plan(document: Document, *, agent: str, locality: Locality, number: int) -> 
     ]
     # One heartbeat carries all lines: it keeps the pace of the fastest cluster.
     beat = min(each.settings.judge.heartbeat for each in found.values())
-    return Plan(number=number, heartbeat_ms=_ms(beat), lines=tuple(watched))
+    own = document.agents.get(agent)
+    return Plan(
+        number=number, heartbeat_ms=_ms(beat), lines=tuple(watched), sources=own.sources if own is not None else ()
+    )
 
 
 def _seen_from(cluster: Cluster, zone: str) -> list[tuple[str, LineSettings, str]]:

@@ -29,8 +29,10 @@ __all__ = [
     "LinePlan",
     "Mesh",
     "MeshReport",
+    "Pacing",
     "Peer",
     "Plan",
+    "Ports",
     "ProbePlan",
     "Report",
     "Vital",
@@ -118,6 +120,8 @@ class Plan(msgspec.Struct, tag="plan", frozen=True, kw_only=True, omit_defaults=
     number: int
     heartbeat_ms: int = 10_000
     lines: tuple[LinePlan, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Own addresses of the agent, or a word (`doors.addresses`), where its own options say none."""
 
 
 class Hint(msgspec.Struct, tag="hint", frozen=True, kw_only=True, omit_defaults=True):
@@ -138,6 +142,20 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """…and the shortest of the last minutes."""
     delivery: int | None = None
     """Bytes a second that arrived, the fastest connection's."""
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was found by connects from source ports drawn evenly: which of the equal paths behind a line is dead."""
+
+    dead: int
+    """Ports that lead nowhere…"""
+    tried: int
+    """…of so many."""
+    parts: int = 0
+    """One path of so many is dead; 0: not known, or not yet."""
+    bucket: int | None = None
+    """Dead are ports p with (p >> shift) % parts == bucket; None: they show no pattern."""
+    shift: int = 0
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -176,6 +194,10 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     certificate_days: int | None = None
     connections: Connections | None = None
     """Of kind passive only."""
+    interval_ms: int = 0
+    """Of rounds now, by what is known of the line and of the agent's rate; 0: not told."""
+    ports: Ports | None = None
+    """Where a dead path among equal ones shows."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -224,6 +246,21 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The time it was counted over; 0: it is so now."""
 
 
+class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an agent kept its own limits; what it left out was its own doing, not a line's."""
+
+    rate_milli: int
+    """Attempts in 1000 s that all its lines ask for now, as stretched."""
+    stretch_milli: int = 1_000
+    """By how much all intervals are stretched, in 1/1000."""
+    skipped: dict[str, int] = {}
+    """Rounds left out since it began, by cause (`late`, `overlap`, `network`, `source`, `ports`)."""
+    shed: int = 0
+    """Attempts left out since it began, for too many were under way."""
+    limit: str = ""
+    """The bucket that kept most rounds back since the last heartbeat, in words."""
+
+
 class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit_defaults=True):
     """Part `part[0]` of `part[1]` of one round of reports. `urgent`: sent for a change, not because it was time."""
 
@@ -244,6 +281,8 @@ class Heartbeat(msgspec.Struct, tag="heartbeat", frozen=True, kw_only=True, omit
     """Why the agent doubts itself, in words."""
     vitals: tuple[Vital, ...] = ()
     """Of its host, in the first part of a round: what was out of the ordinary since the last."""
+    pacing: Pacing | None = None
+    """In the first part of a round."""
 
 
 class Ack(msgspec.Struct, tag="ack", frozen=True, kw_only=True):
