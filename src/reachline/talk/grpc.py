@@ -138,7 +138,7 @@ def _check(asked: Request, options: Options) -> None:
     try:
         from reachline.wire import http2  # noqa: PLC0415  (only probes that ask for it pay for the library)
     except ImportError:
-        options.refuse("to", "gRPC needs the package h2", "pip install 'reachline[agent]'")
+        options.refuse("to", "gRPC needs the package h2", "pip install 'reachline[cli]'")
         return
     try:
         http2.check(asked)
