@@ -69,6 +69,8 @@ class Stage:
         self._server: uvicorn.Server | None = None
         self.demo: Row | None = None
         """The answer of `/api/v1/demo`; None is 404."""
+        self.mesh: Row | None = None
+        """The answer of `/api/v1/mesh`, likewise."""
         self.agents: list[Row] = [{"agent": f"edge-{number}", "state": "attached", "age": 0.5} for number in (1, 2, 3)]
         self.panic: dict[str, str] = {}
         self.is_silent = False
@@ -191,6 +193,7 @@ class Stage:
             Route("/api/v1/changes", lambda _: JSONResponse({"changes": self._changes})),
             Route("/api/v1/explain/{line:path}", self._explain),
             Route("/api/v1/demo", self._demo),
+            Route("/api/v1/mesh", self._mesh),
             WebSocketRoute("/api/v1/ws", self._socket),
             Mount("/", StaticFiles(directory=self._assets, html=True)),
         ]
@@ -210,6 +213,9 @@ class Stage:
     def _explain(self, request: Request) -> Response:
         line = request.path_params["line"]
         return JSONResponse({"line": line, "text": f"{line} stands as the stage was told."})
+
+    def _mesh(self, _: Request) -> Response:
+        return JSONResponse(self.mesh) if self.mesh else JSONResponse({"error": {"code": "not_found"}}, 404)
 
     def _demo(self, _: Request) -> Response:
         return JSONResponse(self.demo) if self.demo else JSONResponse({"error": {"code": "not_found"}}, 404)
