@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import replace
+from pathlib import Path
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from tests.wire.test_http2 import answered, frame
 from reachline.model import Clock, Failure
 from reachline.net.resolve import Resolver
 from reachline.testing import parts
+from reachline.testing.wait import eventually
 
 SERVICES = {"": 1, "shop.v1.Orders": 1, "shop.v1.Refunds": 2}
 
@@ -31,6 +33,15 @@ def authority(tmp_path_factory) -> tuple[trustme.CA, str]:
     path = tmp_path_factory.mktemp("ca") / "ca.pem"
     ca.cert_pem.write_to_path(str(path))
     return ca, str(path)
+
+
+def pair(ca: trustme.CA, directory: Path) -> tuple[Path, Path]:
+    """Chain and key of a certificate for 127.0.0.1."""
+    cert = ca.issue_cert("127.0.0.1")
+    chain, key = directory / "chain.pem", directory / "key.pem"
+    chain.write_bytes(b"".join(blob.bytes() for blob in cert.cert_chain_pems))
+    cert.private_key_pem.write_to_path(str(key))
+    return chain, key
 
 
 @contextlib.contextmanager
@@ -157,14 +168,11 @@ def test_nginx_answers_http2_without_tls(lab, tmp_path):
 @pytest.mark.real
 def test_nginx_agrees_on_http2_or_fails_as_tls(lab, tmp_path, authority):
     ca, path = authority
-    cert = ca.issue_cert("127.0.0.1")
-    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
-    chain.write_bytes(b"".join(blob.bytes() for blob in cert.cert_chain_pems))
-    cert.private_key_pem.write_to_path(str(key))
+    files = pair(ca, tmp_path)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "big").write_bytes(b"x" * 3_000_000 + b"needle")
-    files, root = (chain, key), f"root {tmp_path / 'two'};"
+    root = f"root {tmp_path / 'two'};"
     with (
         parts.nginx(tmp_path / "one", certificate=files) as one,
         parts.nginx(tmp_path / "two", server=f"{root} ssl_protocols TLSv1.2;", certificate=files, http2=True) as two,
@@ -237,6 +245,40 @@ def test_redis_is_asked_in_its_own_words(lab, tmp_path):
     assert wrong.note.startswith("WRONGPASS")
     assert told(missing) == (Failure.STATUS, "the key does not exist")
     assert told(beyond) == (Failure.STATUS, "ERR DB index is out of range")
+
+
+@pytest.mark.real
+def test_redis_is_asked_inside_tls(lab, tmp_path, authority):
+    ca, path = authority
+    chain, key = pair(ca, tmp_path)
+    port = parts.free_port()
+    shut = (
+        "--tls-auth-clients",
+        "no",
+        "--tls-cert-file",
+        str(chain),
+        "--tls-key-file",
+        str(key),
+        "--tls-ca-cert-file",
+        path,
+    )
+    with parts.redis(tmp_path, "--tls-port", str(port), *shut):
+        eventually(lambda: parts.is_open(port), what="redis inside TLS")
+        good, greeting = results(
+            lab,
+            make_job(f"rediss://127.0.0.1:{port}", {"ca": path}, token=1),
+            make_job(
+                f"tcp://127.0.0.1:{port}",
+                {"tls": True, "ca": path, "send": r"PING\r\n", "expect": r"+PONG\r\n"},
+                token=2,
+            ),
+        )
+
+    for result in (good, greeting):
+        assert told(result) == (None, "")
+        assert result.phases.tls > 0
+        assert result.phases.expires is not None
+    assert (good.clock, greeting.clock) == (Clock.RX_STAMP, Clock.TCP_INFO)
 
 
 # ------------------------------------------------------------------------------------------------------------ tcp, udp
