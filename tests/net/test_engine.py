@@ -379,7 +379,7 @@ def test_done_may_start_cancel_and_close(lab, job):
                     else:
                         engine.engine.start(again, at=0.0)
 
-                engine.engine._done = done
+                engine.engine.done = done
                 engine.engine.start(again, at=0.0)
                 await until(lambda: len(seen) == 8, every=0.002)
                 return seen

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from socket import SocketType
 
     from reachline.net.clocks import Clocks
+    from reachline.net.echo import Lot
     from reachline.net.lean import Begin
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
     from reachline.talk.glance import Glance
 
-__all__ = ["EARLY", "Aim", "Attempt", "Home", "Job", "Key", "Place", "Ready", "Route", "SockAddr", "opened"]
+__all__ = ["EARLY", "Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
 
 SockAddr = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module takes it."""
@@ -73,21 +74,6 @@ class Job:
             raise LocalProtocolError(f"{type(self.probe).__name__} does not go by way of a proxy")
 
 
-Key = tuple[int, str, str]
-"""Family, source address, interface: what echo requests of many jobs share a socket by."""
-
-
-class Aim(NamedTuple):
-    """Where the echo requests of a route go, ready for the kernel."""
-
-    address: SockAddr
-    raw: bytes
-    """The same as the kernel takes it."""
-    size: int
-    """Bytes of the message."""
-    key: Key
-
-
 class Route(NamedTuple):
     """How a job's packets leave now."""
 
@@ -110,8 +96,10 @@ class Route(NamedTuple):
     """The lean machine that may try first…"""
     glance: Glance | None = None
     """…and what it says and looks for."""
-    aim: Aim | None = None
-    """Of echo requests."""
+    lot: Lot | None = None
+    """Echo requests that its own leave with…"""
+    raw: bytes = b""
+    """…and the address as the kernel takes it."""
 
 
 class Attempt:

@@ -8,11 +8,11 @@ from typing import Final
 
 from reachline.model import Clock
 
-__all__ = ["Clocks"]
+__all__ = ["STEP_NS", "Clocks"]
 
 _AWAY_NS: Final = 10_000_000
 """Two pulses of the engine. An absence longer than that may have hidden when an answer came: our watch is not believed."""
-_STEP_NS: Final = 1_000_000
+STEP_NS: Final = 1_000_000
 """The wall clock may move by this much against the monotonic one during an attempt; beyond it, stamps are not believed."""
 
 
@@ -50,7 +50,7 @@ class Clocks:
         now = self.ns()
         if stamp is not None:
             moved = (self.wall() - now) - (wall - mono)
-            if -_STEP_NS <= moved <= _STEP_NS and stamp >= wall:
+            if -STEP_NS <= moved <= STEP_NS and stamp >= wall:
                 took = (stamp - wall) // 1_000
                 return took, Clock.RX_STAMP, took
             self.stepped += 1
@@ -65,7 +65,7 @@ class Clocks:
         if stamp is None or stamp < wall:
             return None
         moved = self.wall() - self.ns() - wall + mono
-        return (stamp - wall) // 1_000 if -_STEP_NS <= moved <= _STEP_NS else None
+        return (stamp - wall) // 1_000 if -STEP_NS <= moved <= STEP_NS else None
 
     def _absence(self, mono: int) -> int:
         """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""

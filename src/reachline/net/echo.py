@@ -1,8 +1,8 @@
 """ICMP echo: one socket for each (family, source, interface), replies matched by a token of 64 bits.
 
 Requests of one turn leave in batches; the moments between a batch's first and last are known by their place in it. An echo
-under way is a tuple, those of one batch share one deadline: at 18 times the rate of others, an object each would be half
-the cost. Raw where we may, else the kernel's ping socket (net.ipv4.ping_group_range); neither: AGENT, and no packet leaves.
+under way is a tuple, and a batch shares one clock and one deadline: at 18 times the rate of others an object each would be
+half the cost. Raw where we may, else the kernel's ping socket (net.ipv4.ping_group_range); neither: AGENT, and no packet leaves.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from itertools import repeat
 from select import EPOLLERR, EPOLLIN
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from reachline.model import Clock, Failure
 from reachline.net import kernel, mmsg
-from reachline.net.attempt import Home, Key, Route
-from reachline.net.post import BATCH, REPLIES, SO_RXQ_OVFL, Batched, Buffers, Post, Request, Single
+from reachline.net.attempt import Home, Route
+from reachline.net.clocks import STEP_NS
+from reachline.net.post import BATCH, REPLIES, SO_RXQ_OVFL, Batched, Buffers, Post, Reply, Single, raw_address
+from reachline.net.result import Done
 from reachline.net.wheel import NEVER, Wheel
+from reachline.talk.icmp import IcmpProbe
 from reachline.wire import icmp
 
-__all__ = ["Echo", "Told", "forbidden"]
+__all__ = ["Echo", "Lot", "forbidden"]
 
 _PROTOCOLS: Final = {socket.AF_INET: socket.IPPROTO_ICMP, socket.AF_INET6: socket.IPPROTO_ICMPV6}
 _NUMBERS: Final = {socket.AF_INET: 4, socket.AF_INET6: 6}
@@ -57,169 +62,200 @@ _FULL: Final = frozenset((errno.EAGAIN, errno.EINTR, errno.ENOBUFS))
 _ERROR: Final = struct.Struct("=IBBBB")
 """The beginning of struct sock_extended_err."""
 _KERNEL: Final = Clock.RX_STAMP
-_STEP_NS: Final = 1_000_000
-"""As in `clocks`: by so much the wall clock may move while stamps are believed."""
-
-Ping = tuple[Route, int, int, int, bool]
-"""One echo under way: its route, how late it began, when (monotonic ns), wall minus monotonic clock then, whether overdue."""
-
-
-class Told(Protocol):
-    """How the engine hears of the end of an echo: scalars by position."""
-
-    def __call__(  # noqa: PLR0917
-        self,
-        token: int,
-        failure: Failure | None,
-        rtt_us: int | None,
-        clock: Clock,
-        late: bool,
-        sent: int,
-        lost: int,
-        note: str,
-        lateness_us: int,
-        /,
-    ) -> None:
-        """As `result.Done`, without what an echo never has."""
+Key = tuple[int, str, str]
+"""Family, source address, interface: what a socket is opened for."""
+Start = tuple[Route, int]
+"""One request that is due: its route, and how late it is."""
+Ping = tuple[Start, int, "Flight"]
+"""One echo under way: what was due, its place in its batch, and that."""
 
 
-class _Flight(NamedTuple):
-    """A batch that left together and is waited for together."""
+class Lot:
+    """Requests of one size by one socket with one timeout: they can leave together. Written by its `Echo`."""
 
-    opened: _Socket
-    tokens: list[int]
-    deadline: int
-    overdue: bool
-    dropped: int
-    """Of its socket, when it left."""
+    __slots__ = ("batch", "key", "patience_ns", "size", "starts", "timeout_ns")
+
+    def __init__(self, key: Key, size: int, timeout_ns: int, patience_ns: int) -> None:
+        self.key, self.size, self.timeout_ns, self.patience_ns = key, size, timeout_ns, patience_ns
+        self.batch = max(1, min(BATCH, _LARGEST_BATCH // size))
+        self.starts: list[Start] = []
+        """What is due."""
+
+
+class Flight:
+    """A batch that left together and is waited for together. Written by its `Echo`."""
+
+    __slots__ = ("deadline", "dropped", "each", "mono", "offset", "opened", "overdue", "tokens", "wall")
+
+    def __init__(self, opened: _Socket, tokens: list[int], mono: int, wall: int) -> None:
+        self.opened, self.tokens = opened, tokens
+        self.mono, self.wall = mono, wall
+        """When its first request left, by both clocks…"""
+        self.each = 0
+        """…and ns from one to the next."""
+        self.deadline = 0
+        self.overdue = False
+        self.dropped = opened.post.dropped
+        """By then."""
 
 
 class Echo:
     """The machine of ICMP attempts. Written by the engine's thread only."""
 
     __slots__ = (
-        "_buffers",
-        "_home",
-        "_ident",
-        "_nonce",
-        "_overdue",
-        "_sockets",
-        "_told",
-        "_touched",
-        "flights",
-        "until",
-        "waiting",
-    )
+        "_buffers", "_done", "_home", "_ident", "_lots", "_muted", "_overdue", "_sockets", "_tokens", "_touched",
+        "finished", "flights", "until", "waiting",
+    )  # fmt: skip
 
-    def __init__(self, home: Home, *, told: Told, overdue: Callable[[int], None], nonce: Callable[[], int]) -> None:
-        """`nonce` gives the tokens, `told` hears of each end, `overdue` of the token of a job whose timeout passes."""
-        self._home, self._told, self._overdue, self._nonce = home, told, overdue, nonce
-        self._ident = nonce() & 0xFFFF
+    def __init__(
+        self,
+        home: Home,
+        done: Done,
+        *,
+        overdue: Callable[[int], None],
+        muted: AbstractSet[int],
+        tokens: Callable[[int], list[int]],
+    ) -> None:
+        """`done` hears of each end, but not for the jobs `muted`; `overdue` of each timeout that passes. `tokens(n)` are n
+        numbers of 64 bits that nobody can guess.
+        """
+        self._home, self._done, self._overdue, self._muted, self._tokens = home, done, overdue, muted, tokens
+        self._ident = tokens(1)[0] & 0xFFFF
         self._buffers = Buffers()
         self._sockets: dict[Key, _Socket] = {}
-        self._touched: list[_Socket] = []
+        self._lots: dict[tuple[Key, int, int, int], Lot] = {}
+        self._touched: list[Lot] = []
+        self.finished = 0
+        """Echoes that ended."""
         self.waiting: dict[int, Ping] = {}
         """Echoes under way by their tokens."""
-        self.flights: Wheel[_Flight] = Wheel()
+        self.flights: Wheel[Flight] = Wheel()
         self.until = 0
         """When the newest timeout passes."""
 
     # -- out ------------------------------------------------------------------------------------------------------------
 
+    def aimed(self, route: Route) -> Route:
+        """The route with all that its requests have in common."""
+        probe, job = route.job.probe, route.job
+        assert isinstance(probe, IcmpProbe)
+        size = icmp.PLAIN + probe.size
+        key = ((route.family, job.source, job.interface), size, route.timeout_ns, route.patience_ns)
+        if (lot := self._lots.get(key)) is None:
+            lot = self._lots[key] = Lot(*key)
+        return route._replace(lot=lot, raw=raw_address(route.family, route.address))
+
     def add(self, route: Route, lateness_us: int) -> None:
-        """One request to be sent at the next `flush`, or before."""
-        aim = route.aim
-        assert aim is not None
-        opened = self._sockets.get(aim.key)
-        if opened is None and (opened := self._opened(aim.key, route, lateness_us)) is None:
-            return
-        pending = opened.pending
-        if not pending:
-            self._touched.append(opened)
-        pending.append((aim, self._nonce(), route, lateness_us))
-        opened.bytes += aim.size
-        if len(pending) == BATCH or opened.bytes >= _LARGEST_BATCH:
-            self._send(opened)
+        """One request to be sent at the next `flush`."""
+        lot = route.lot
+        assert lot is not None
+        if not lot.starts:
+            self._touched.append(lot)
+        lot.starts.append((route, lateness_us))
 
     def flush(self) -> None:
         """Send what was added."""
         while self._touched:
-            opened = self._touched.pop()
-            if opened.pending:
-                self._send(opened)
+            lot = self._touched.pop()
+            starts, lot.starts = lot.starts, []
+            for begin in range(0, len(starts), lot.batch):
+                self._send(lot, starts[begin : begin + lot.batch])
 
-    def _opened(self, key: Key, route: Route, lateness_us: int) -> _Socket | None:
+    def _send(self, lot: Lot, starts: list[Start]) -> None:
+        """These leave one right after another. One that is refused does not keep the others back."""
+        refused = 0
+        while starts:
+            opened = self._sockets.get(lot.key) or self._opened(lot.key, starts)
+            if opened is None:
+                return
+            tokens = self._tokens(len(starts))
+            opened.post.lay(starts, tokens, lot.size)
+            try:
+                went = self._leave(opened, lot, starts, tokens)
+            except OSError as error:
+                code, went = error.errno or 0, 0
+                # The error that an earlier request came back with is told once to whoever sends next.
+                if code == refused or kernel.failure_of(code) is Failure.AGENT:
+                    self._refused(opened, starts[0], code)
+                    code, went = 0, 1
+                refused = code
+            starts = starts[went:]
+
+    def _leave(self, opened: _Socket, lot: Lot, starts: list[Start], tokens: list[int]) -> int:
+        """How many went; OSError where none did."""
+        clocks = self._home.clocks
+        wall, mono = clocks.wall(), clocks.ns()
+        went = opened.post.send()
+        took = clocks.ns() - mono
+        del tokens[went:]
+        flight = Flight(opened, tokens, mono, wall)
+        if went > 1 and took <= _EVEN_NS:
+            flight.each = took // went
+        self.waiting.update(zip(tokens, zip(starts, range(went), repeat(flight)), strict=False))
+        self._await(flight, mono + took + lot.timeout_ns)
+        opened.flights += 1
+        return went
+
+    def _await(self, flight: Flight, deadline: int) -> None:
+        flight.deadline = deadline
+        self.flights.add(deadline, flight)
+        if not flight.overdue and deadline > self.until:
+            self.until = deadline
+
+    def _opened(self, key: Key, starts: list[Start]) -> _Socket | None:
+        """A new socket; None: there is none to be had, which these are told."""
         try:
             sock = open_socket(*key)
         except OSError as error:
-            self._unsent(route, lateness_us, error.errno or 0)
+            for start in starts:
+                self._unsent(start, error.errno or 0)
             return None
         post = Batched(self._buffers, sock, self._ident) if mmsg.AVAILABLE else Single(sock, self._ident)
         opened = self._sockets[key] = _Socket(self, key, sock, post)
         self._home.watch(opened, sock.fileno(), EPOLLIN)
         return opened
 
-    def _send(self, opened: _Socket) -> None:
-        batch, opened.pending, opened.bytes = opened.pending, [], 0
-        clocks, post, refused = self._home.clocks, opened.post, 0
-        while batch and opened.sock.fileno() >= 0:
-            post.lay(batch)
-            offset = clocks.wall() - clocks.ns()
-            began = clocks.ns()
-            try:
-                went = post.send()
-            except OSError as error:
-                code = error.errno or 0
-                # The error that an earlier request came back with is told once to whoever sends next.
-                if code == refused or kernel.failure_of(code) is Failure.AGENT:
-                    self._failed_to_leave(opened, batch.pop(0), code)
-                    code = 0
-                refused = code
-                continue
-            self._await(opened, batch[:went], began, clocks.ns() - began, offset)
-            del batch[:went]
+    def _refused(self, opened: _Socket, start: Start, code: int) -> None:
+        """One request was not taken. A socket bound to something that may be gone serves no further ones."""
+        if code not in _FULL and any(opened.key[1:]):
+            self._retire(opened)
+        self._unsent(start, code)
 
-    def _await(self, opened: _Socket, sent: list[Request], began: int, took: int, offset: int) -> None:
-        """These left one after another from `began` on, all within `took`."""
-        each = took // len(sent) if took <= _EVEN_NS else 0
-        tokens: list[int] = []
-        waiting, last = self.waiting, sent[0][2]
-        for _, token, route, lateness in sent:
-            if route.timeout_ns != last.timeout_ns or route.patience_ns != last.patience_ns:
-                self._take_off(opened, tokens, began + last.timeout_ns)
-                tokens, last = [], route
-            waiting[token] = (route, lateness, began, offset, False)
-            tokens.append(token)
-            began += each
-        self._take_off(opened, tokens, began + last.timeout_ns)
-
-    def _take_off(self, opened: _Socket, tokens: list[int], deadline: int) -> None:
-        self.until = max(self.until, deadline)
-        opened.flights += 1
-        self.flights.add(deadline, _Flight(opened, tokens, deadline, False, opened.post.dropped))
+    def _unsent(self, start: Start, code: int) -> None:
+        note = "no permission for ICMP" if code in {errno.EPERM, errno.EACCES} else kernel.words_of(code)
+        self._tell(start, kernel.failure_of(code), note, took=0, sent=0, lost=0)
 
     # -- back -----------------------------------------------------------------------------------------------------------
 
-    def answered(self, replies: list[tuple[int, int | None]]) -> None:
+    def answered(self, replies: list[Reply]) -> None:
         """Replies came; those to nobody, or to echoes that are over, are passed over."""
-        clocks, waiting, told = self._home.clocks, self.waiting, self._told
-        offset = clocks.wall() - clocks.ns()
+        clocks, waiting, muted, done = self._home.clocks, self.waiting, self._muted, self._done
+        offset, newest, wall, steady = clocks.wall() - clocks.ns(), None, 0, False
         for token, stamp in replies:
             ping = waiting.pop(token, None)
             if ping is None:
                 continue
-            route, lateness, began, before, overdue = ping
-            if stamp is None or not -_STEP_NS <= offset - before <= _STEP_NS:
+            (route, lateness), place, flight = ping
+            if flight is not newest:
+                newest, wall = flight, flight.wall
+                steady = -STEP_NS <= offset - wall + flight.mono <= STEP_NS
+            if stamp is None or not steady:
                 self._answered_unstamped(ping, stamp)
                 continue
-            # What left within one call is known to some microseconds: on loopback a reply may seem to come before that.
-            took = max((stamp - began - before) // 1_000, 1)
-            told(route.job.token, None, took, _KERNEL, overdue or took > route.timeout_us, 1, 0, "", lateness)
+            took = (stamp - wall - place * flight.each) // 1_000
+            # What leaves in one call is known to some microseconds, and loopback answers within them.
+            took = took if took > 0 else 1
+            job = route.job
+            self.finished += 1
+            if not muted or job.token not in muted:
+                late = flight.overdue or took > route.timeout_us
+                done(job.token, None, took, _KERNEL, late, 1, 0, 0, "", lateness, None)
 
     def _answered_unstamped(self, ping: Ping, stamp: int | None) -> None:
-        route, lateness, began, offset, overdue = ping
-        rtt, clock, took = self._home.clocks.measure(began, began + offset, stamp)
-        self._told(route.job.token, None, rtt, clock, overdue or took > route.timeout_us, 1, 0, "", lateness)
+        start, place, flight = ping
+        since = place * flight.each
+        rtt, clock, took = self._home.clocks.measure(flight.mono + since, flight.wall + since, stamp)
+        self._tell(start, None, "", took=took, overdue=flight.overdue, rtt=rtt, clock=clock)
 
     def refused(self, family: int, quoted: bytes, code: int) -> None:
         """A router or the target said why a request of ours goes nowhere."""
@@ -230,74 +266,79 @@ class Echo:
         failure = kernel.failure_of(code)
         # What a router refuses (ECONNREFUSED: "port unreachable") is for ICMP a way of not being reachable.
         failure = Failure.UNREACHABLE if failure in {Failure.REFUSED, Failure.AGENT} else failure
-        self._failed(ping, failure, lost=1, note=kernel.words_of(code))
+        self._failed(ping, failure, kernel.words_of(code))
 
     # -- time -----------------------------------------------------------------------------------------------------------
 
     def expire(self, now: int) -> None:
         """Pass timeouts, and give up what is beyond its patience."""
         for flight in self.flights.take(now, _EXPIRIES):
-            tokens = [token for token in flight.tokens if token in self.waiting]
-            if tokens and not flight.overdue:
-                self._pass_timeout(flight, tokens)
+            flight.tokens = [token for token in flight.tokens if token in self.waiting]
+            if flight.tokens and not flight.overdue:
+                self._pass_timeout(flight)
                 continue
-            for token in tokens:
-                self._give_up(flight, token)
-            self._release(flight.opened, 1)
+            for token in flight.tokens:
+                if (ping := self.waiting.pop(token, None)) is not None:
+                    self._give_up(ping, flight)
+            self._release(flight.opened)
 
-    def _pass_timeout(self, flight: _Flight, tokens: list[int]) -> None:
-        patience = self.waiting[tokens[0]][0].patience_ns
-        deadline = flight.deadline + patience
-        self.flights.add(deadline, flight._replace(tokens=tokens, deadline=deadline, overdue=True))
-        for token in tokens:
-            if (ping := self.waiting.get(token)) is not None:
-                self.waiting[token] = (*ping[:4], True)
-                self._overdue(ping[0].job.token)
+    def _pass_timeout(self, flight: Flight) -> None:
+        routes = [self.waiting[token][0][0] for token in flight.tokens]
+        flight.overdue = True
+        self._await(flight, flight.deadline + routes[0].patience_ns)
+        for route in routes:
+            self._overdue(route.job.token)
 
-    def _give_up(self, flight: _Flight, token: int) -> None:
-        ping = self.waiting.pop(token, None)
-        if ping is None:
-            return
-        if flight.opened.post.dropped != flight.dropped:
-            self._failed(ping, Failure.AGENT, lost=0, note="replies found no room in our receive buffer")
+    def _give_up(self, ping: Ping, flight: Flight) -> None:
+        if flight.opened.post.dropped == flight.dropped:
+            self._failed(ping, Failure.TIMEOUT, "no answer")
         else:
-            self._failed(ping, Failure.TIMEOUT, lost=1, note="no answer")
+            self._failed(ping, Failure.AGENT, "replies found no room in our receive buffer", lost=0)
 
-    def _failed(self, ping: Ping, failure: Failure, *, lost: int, note: str) -> None:
-        route, lateness, began, _, overdue = ping
-        late = overdue or self._home.clocks.elapsed(began) > route.timeout_us
-        self._told(route.job.token, failure, None, Clock.APP, late, 1, lost, note, lateness)
+    def _failed(self, ping: Ping, failure: Failure, note: str, *, lost: int = 1) -> None:
+        start, place, flight = ping
+        took = self._home.clocks.elapsed(flight.mono + place * flight.each)
+        self._tell(start, failure, note, took=took, lost=lost, overdue=flight.overdue)
 
-    # -- unsent ---------------------------------------------------------------------------------------------------------
+    def _tell(
+        self,
+        start: Start,
+        failure: Failure | None,
+        note: str,
+        *,
+        took: int,
+        sent: int = 1,
+        lost: int = 0,
+        overdue: bool = False,
+        rtt: int | None = None,
+        clock: Clock = Clock.APP,
+    ) -> None:
+        route, lateness = start
+        token = route.job.token
+        self.finished += 1
+        if token not in self._muted:
+            late = overdue or took > route.timeout_us
+            self._done(token, failure, rtt, clock, late, sent, lost, 0, note, lateness, None)
 
-    def _failed_to_leave(self, opened: _Socket, request: Request, code: int) -> None:
-        """One request was not taken. A socket bound to something that may be gone serves no further ones."""
-        if code not in _FULL and any(opened.key[1:]):
-            self._retire(opened)
-        self._unsent(request[2], request[3], code)
-
-    def _unsent(self, route: Route, lateness_us: int, code: int) -> None:
-        note = "no permission for ICMP" if code in {errno.EPERM, errno.EACCES} else kernel.words_of(code)
-        self._told(route.job.token, kernel.failure_of(code), None, Clock.APP, False, 0, 0, note, lateness_us)
+    # -- the end --------------------------------------------------------------------------------------------------------
 
     def _retire(self, opened: _Socket) -> None:
         """The next request opens another socket; this one stays for replies that are under way."""
         if self._sockets.get(opened.key) is opened:
             del self._sockets[opened.key]
-            self._release(opened, 0)
+            opened.flights += 1
+            self._release(opened)
 
-    def _release(self, opened: _Socket, flights: int) -> None:
-        """So many batches of this socket are over."""
-        opened.flights -= flights
-        if not opened.flights and self._sockets.get(opened.key) is not opened:
+    def _release(self, opened: _Socket) -> None:
+        """One batch of this socket is over."""
+        opened.flights -= 1
+        if not opened.flights and self._sockets.get(opened.key) is not opened and opened.sock.fileno() >= 0:
             self._home.unwatch(opened.sock.fileno())
             opened.sock.close()
 
-    # -- the end --------------------------------------------------------------------------------------------------------
-
-    def cancel(self, tokens: Container[int]) -> None:
+    def cancel(self, jobs: AbstractSet[int]) -> None:
         """Forget the echoes of these jobs."""
-        for token in [token for token, ping in self.waiting.items() if ping[0].job.token in tokens]:
+        for token in [token for token, (start, _, _) in self.waiting.items() if start[0].job.token in jobs]:
             del self.waiting[token]
 
     def close(self) -> None:
@@ -311,16 +352,13 @@ class Echo:
 
 
 class _Socket:
-    """One socket under the engine's epoll, and what waits to be sent by it. Written by its `Echo`."""
+    """One socket under the engine's epoll. Written by its `Echo`."""
 
-    __slots__ = ("_echo", "_number", "bytes", "flights", "key", "pending", "post", "sock")
+    __slots__ = ("_echo", "_number", "flights", "key", "post", "sock")
 
     def __init__(self, echo: Echo, key: Key, sock: socket.SocketType, post: Post) -> None:
         self._echo, self.key, self.sock, self.post = echo, key, sock, post
         self._number = _NUMBERS[socket.AddressFamily(key[0])]
-        self.pending: list[Request] = []
-        self.bytes = 0
-        """Of what is pending."""
         self.flights = 0
         """Batches that are waited for."""
 

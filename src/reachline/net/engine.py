@@ -70,8 +70,10 @@ class Engine:
         self.epoll = select.epoll()
         self.contexts = Contexts()
         self.clocks = Clocks(wall)
+        self.done = done
+        self.muted: set[int] = set()
+        """Tokens of jobs that were cancelled; empty once a turn has dropped them."""
         self.ns = self.clocks.ns
-        self._done = done
         self._overdue = overdue
         self._silent = silent
         self._limit = kernel.budget(limit)
@@ -87,7 +89,6 @@ class Engine:
         self._deadlines: Wheel[int] = Wheel()
         self._ready: dict[int, Ready] = {}
         self._attempts: dict[int, Attempt | Lean] = {}
-        self._cancelled: set[int] = set()
         self._taken: list[tuple[int, Job]] = []
         self._turning = False
         self._closed = False
@@ -110,7 +111,7 @@ class Engine:
 
     def start(self, job: Job, *, at: Seconds) -> None:
         """One attempt of `job` at the absolute time `at` (past: as soon as possible), in slots of 1 ms."""
-        if self._cancelled:
+        if self.muted:
             self._sweep()
         due = int(at * _NS)
         self._starts.add(due, (due, job))
@@ -119,8 +120,8 @@ class Engine:
 
     def cancel(self, token: int) -> None:
         """Drop all starts and attempts of `token`; `done` is not called for them."""
-        self._cancelled.add(token)
-        if len(self._cancelled) == 1:  # the turn that drops the first one drops them all
+        self.muted.add(token)
+        if len(self.muted) == 1:  # the turn that drops the first one drops them all
             self.arm()
 
     def address(self, job: Job) -> str:
@@ -134,7 +135,7 @@ class Engine:
             started=self._started,
             blurred=self.clocks.blurred,
             stepped=self.clocks.stepped,
-            finished=self._finished,
+            finished=self._finished + self._echo.finished,
             turns=self._turns,
             lateness_us=self._lateness,
             worst_lateness_us=self._worst_lateness,
@@ -148,7 +149,7 @@ class Engine:
         """Take what has arrived and start what is due: a bounded slice, never blocking."""
         if self._closed:
             return
-        if self._cancelled:
+        if self.muted:
             self._sweep()
         self._turning = True
         try:
@@ -239,7 +240,7 @@ class Engine:
             way = self._launcher.route(job, now)
             if len(self._attempts) + len(self._pings) >= self._limit:
                 self._shed(Attempt(job, self._started, late, now))
-            elif way is not None and way.aim is not None:
+            elif way is not None and way.lot is not None:
                 self._echo.add(way, late)
             elif way is None or way.begin is None or not self._begin_lean(way, late, now):
                 attempt = self._attempts[self._started] = Attempt(job, self._started, late, now)
@@ -285,7 +286,7 @@ class Engine:
     def silent(self, attempt: Attempt) -> None:
         """No SYN was answered: whoever listens hears from which port it went; behind a proxy that says nothing of the endpoint."""
         sock, job = attempt.sock, attempt.job
-        if self._silent is not None and sock is not None and not job.hops and job.token not in self._cancelled:
+        if self._silent is not None and sock is not None and not job.hops and job.token not in self.muted:
             self._silent(job, sock.getsockname()[1])
 
     def settle(self, attempt: Attempt, failure: Failure | None, took_us: int) -> None:
@@ -300,9 +301,9 @@ class Engine:
         late = attempt.overdue or (way is not None and took_us > way.timeout_us)
         self._finished += 1
         job = attempt.job
-        if self._cancelled and job.token in self._cancelled:
+        if self.muted and job.token in self.muted:
             return
-        self._done(
+        self.done(
             job.token, failure, attempt.rtt, attempt.clock, late, attempt.sent, attempt.lost,
             attempt.status, attempt.note, attempt.lateness_us, attempt.phases,
         )  # fmt: skip
@@ -319,29 +320,10 @@ class Engine:
         self._finished += 1
         way = lean.route
         token = way.job.token
-        if self._cancelled and token in self._cancelled:
+        if self.muted and token in self.muted:
             return
         late = lean.overdue or took_us > way.timeout_us
-        self._done(token, None, rtt_us, clock, late, 1, 0, status, "", lean.lateness_us, phases)
-
-    def told(  # noqa: PLR0917 (scalars, as all that is said of a result)
-        self,
-        token: int,
-        failure: Failure | None,
-        rtt_us: int | None,
-        clock: Clock,
-        late: bool,
-        sent: int,
-        lost: int,
-        note: str,
-        lateness_us: int,
-        /,
-    ) -> None:
-        """An echo ended."""
-        self._finished += 1
-        if self._closed or (self._cancelled and token in self._cancelled):
-            return
-        self._done(token, failure, rtt_us, clock, late, sent, lost, 0, note, lateness_us, None)
+        self.done(token, None, rtt_us, clock, late, 1, 0, status, "", lean.lateness_us, phases)
 
     def leave(self, attempt: Attempt) -> None:
         """The attempt goes on as something else."""
@@ -377,7 +359,7 @@ class Engine:
         self.settle(attempt, Failure.AGENT, 0)
 
     def _sweep(self) -> None:
-        gone = self._cancelled
+        gone = self.muted
         self._starts.sweep(lambda start: start[1].token not in gone)
         self._taken[:] = [start for start in self._taken if start[1].token not in gone]
         for attempt in [live for live in self._attempts.values() if _token(live) in gone]:
@@ -393,7 +375,7 @@ class Engine:
         if self._turning or self._closed:
             return
         soonest = min(self._starts.next_ns(), self._deadlines.next_ns(), self._echo.flights.next_ns())
-        soonest = 1 if self._cancelled else soonest
+        soonest = 1 if self.muted else soonest
         armed, now = self._timer.armed_ns, self.ns()
         if (
             (self._attempts or self._pings)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
+import struct
+from collections.abc import Set as AbstractSet
 from typing import Final, Protocol
 
-from reachline.model import Clock, Failure
+from reachline.model import Failure
 from reachline.net import route as routing
 from reachline.net.attempt import Attempt, Home, Job, Route
 from reachline.net.datagram import Datagram
 from reachline.net.echo import Echo
 from reachline.net.resolve import Answer, Resolver
+from reachline.net.result import Done
 from reachline.net.stream import Stream
 from reachline.net.wheel import NEVER
 from reachline.talk.dns import DnsTalk
@@ -23,12 +26,20 @@ __all__ = ["Launcher", "Pad"]
 _NS: Final = 1_000_000_000
 _KEPT: Final = 8
 """Jobs of one token whose routes are kept: from four addresses, each by two ways to choose a port."""
-_BATCH: Final = 512
+_DRAWN: Final = struct.Struct("=512Q")
 """Tokens drawn from the kernel's chance at once: a system call for each would be dearer than all else of a datagram."""
 
 
 class Pad(Home, Protocol):
     """The engine as the launcher sees it."""
+
+    @property
+    def done(self) -> Done:
+        """How results leave."""
+
+    @property
+    def muted(self) -> AbstractSet[int]:
+        """Tokens of jobs whose results do not leave any more."""
 
     def expect(self, attempt: Attempt, deadline: int) -> None:
         """The attempt's time is up at `deadline`."""
@@ -38,21 +49,6 @@ class Pad(Home, Protocol):
 
     def passed(self, token: int) -> None:
         """A timeout of the job with this token passed."""
-
-    def told(  # noqa: PLR0917 (scalars, as all that is said of a result)
-        self,
-        token: int,
-        failure: Failure | None,
-        rtt_us: int | None,
-        clock: Clock,
-        late: bool,
-        sent: int,
-        lost: int,
-        note: str,
-        lateness_us: int,
-        /,
-    ) -> None:
-        """An attempt that is none of the engine's own ended."""
 
     def arm(self) -> None:
         """Something was begun outside a turn."""
@@ -70,7 +66,7 @@ class Launcher:
         self._routes: dict[int, tuple[Route, ...]] = {}
         self.stream = Stream(pad)
         self.datagram = Datagram(pad)
-        self.echo = Echo(pad, told=pad.told, overdue=pad.passed, nonce=self.nonce)
+        self.echo = Echo(pad, pad.done, overdue=pad.passed, muted=pad.muted, tokens=self.nonces)
 
     def route(self, job: Job, now: int) -> Route | None:
         """The route this job took last, where it still holds."""
@@ -143,6 +139,8 @@ class Launcher:
             attempt.note = found
             self._pad.settle(attempt, Failure.RESOLVE, 0)
             return
+        if found.way is Way.ECHO:
+            found = self.echo.aimed(found)
         if found.job.port > 0:
             self._go(attempt, found)  # one port, one attempt: its route is not asked for again
             return
@@ -187,7 +185,12 @@ class Launcher:
 
     def nonce(self) -> int:
         """64 bits nobody can guess, never 0: a fresh id and a fresh token each time."""
-        if not self._nonces:
-            raw = os.urandom(8 * _BATCH)
-            self._nonces = [int.from_bytes(raw[at : at + 8], "big") or 1 for at in range(0, len(raw), 8)]
-        return self._nonces.pop()
+        return self.nonces(1)[0]
+
+    def nonces(self, count: int) -> list[int]:
+        """As many as that, at most a few dozen."""
+        if len(self._nonces) < count:
+            self._nonces += filter(None, _DRAWN.unpack(os.urandom(_DRAWN.size)))
+        drawn = self._nonces[-count:]
+        del self._nonces[-count:]
+        return drawn

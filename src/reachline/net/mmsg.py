@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["AVAILABLE", "CONTROL", "Incoming", "Outgoing"]
@@ -16,6 +17,11 @@ __all__ = ["AVAILABLE", "CONTROL", "Incoming", "Outgoing"]
 # PyDLL, not CDLL: as in `kernel`, giving the GIL away for microseconds invites another thread to keep it.
 _LIBC: Final = ctypes.PyDLL(None, use_errno=True)
 AVAILABLE: Final = struct.calcsize("P") == 8 and hasattr(_LIBC, "sendmmsg") and hasattr(_LIBC, "recvmmsg")
+if AVAILABLE:
+    _sendmmsg: Final[Callable[[int, int, int, int], int]] = _LIBC.sendmmsg
+    _recvmmsg: Final[Callable[[int, int, int, int, None], int]] = _LIBC.recvmmsg
+    _LIBC.sendmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int)
+    _LIBC.recvmmsg.argtypes = (*_LIBC.sendmmsg.argtypes, ctypes.c_void_p)
 
 _MESSAGE: Final = struct.Struct("@PIPNPNi0PI0P")
 """struct mmsghdr: address and its length, iovecs and their number, control and its length, flags; then the length moved."""
@@ -35,7 +41,7 @@ class Outgoing:
     A slot of `slots` is the address as the kernel takes it (`address` bytes) and the head (`head` bytes). One writer.
     """
 
-    __slots__ = ("_heads", "_iovecs", "_start", "_zeros", "head", "sizes", "slots", "width")
+    __slots__ = ("_heads", "_iovecs", "_nothing", "_sizes", "_start", "_zeros", "head", "slots", "width")
 
     def __init__(self, most: int, *, address: int, head: int) -> None:
         self.width, self.head = address + head, head
@@ -43,24 +49,26 @@ class Outgoing:
         self._iovecs = bytearray(2 * _IOVEC.size * most)
         self._heads = bytearray(_MESSAGE.size * most)
         self._zeros = bytearray(_MOST_ZEROS)
-        slots, iovecs, nothing = _address_of(self.slots), _address_of(self._iovecs), _address_of(self._zeros)
+        self._nothing = _address_of(self._zeros)
+        slots, iovecs = _address_of(self.slots), _address_of(self._iovecs)
         for at in range(most):
             where, pair = slots + at * self.width, 2 * _IOVEC.size * at
             _IOVEC.pack_into(self._iovecs, pair, where + address, head)
-            _IOVEC.pack_into(self._iovecs, pair + _IOVEC.size, nothing, 0)
+            _IOVEC.pack_into(self._iovecs, pair + _IOVEC.size, self._nothing, 0)
             _MESSAGE.pack_into(self._heads, _MESSAGE.size * at, where, address, iovecs + pair, 2, 0, 0, 0, 0)
         self._start = _address_of(self._heads)
-        self.sizes = [head] * most
-        """Of each slot's datagram, head included."""
+        self._sizes = [head] * most
 
-    def resize(self, at: int, size: int) -> None:
-        """The datagram in slot `at` has `size` bytes from now on."""
-        self.sizes[at] = size
-        _IOVEC.pack_into(self._iovecs, _IOVEC.size * (2 * at + 1), _address_of(self._zeros), size - self.head)
+    def resize(self, count: int, size: int) -> None:
+        """The first `count` datagrams have `size` bytes each."""
+        for at in range(count):
+            if self._sizes[at] != size:
+                self._sizes[at] = size
+                _IOVEC.pack_into(self._iovecs, _IOVEC.size * (2 * at + 1), self._nothing, size - self.head)
 
     def send(self, fd: int, count: int) -> int:
         """How many of the first `count` went; OSError where the first one did not."""
-        went = int(_LIBC.sendmmsg(fd, ctypes.c_void_p(self._start), count, 0))
+        went = _sendmmsg(fd, self._start, count, 0)
         if went < 0:
             raise _error()
         return went
@@ -98,7 +106,7 @@ class Incoming:
             self.slots[: used * self.width] = self._blank[: used * self.width]
             self._heads[: used * _MESSAGE.size] = self._blank_heads[0][: used * _MESSAGE.size]
             self._used = 0
-        came = int(_LIBC.recvmmsg(fd, ctypes.c_void_p(self._start), self._most, 0, None))
+        came = _recvmmsg(fd, self._start, self._most, 0, None)
         if came < 0:
             raise _error()
         self._used = came

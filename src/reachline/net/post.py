@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 from reachline.errors import RemoteProtocolError
 from reachline.net import kernel, mmsg
-from reachline.net.attempt import Aim, Route, SockAddr
+from reachline.net.attempt import Route, SockAddr
 from reachline.wire import icmp
 
-__all__ = ["BATCH", "REPLIES", "SO_RXQ_OVFL", "Batched", "Buffers", "Post", "Reply", "Request", "Single", "raw_address"]
+__all__ = ["BATCH", "REPLIES", "SO_RXQ_OVFL", "Batched", "Buffers", "Post", "Reply", "Single", "raw_address"]
 
 BATCH: Final = 16
 """Requests handed over in one call: 64 are 2 % cheaper, and four times as long on their way to the kernel."""
@@ -43,10 +43,9 @@ _SLOT: Final = struct.Struct("=Qiiqq32xB19xBB6xQ60x")
 """A reply in its slot: length, level, kind and two words of the stamp; the header's first byte; type, code, token."""
 _SOCKADDR: Final = {socket.AF_INET: struct.Struct("=HH4s8x"), socket.AF_INET6: struct.Struct("=HHI16sI")}
 """struct sockaddr_in and sockaddr_in6; ICMP has no port."""
+_swap: Final = socket.htons
 _NUMBERS: Final = {socket.AF_INET: 4, socket.AF_INET6: 6}
 
-Request = tuple[Aim, int, Route, int]
-"""Where to, the token, and what its owner wants to find again: by which route, how late."""
 Reply = tuple[int, int | None]
 """The token that came back, and the kernel's stamp."""
 
@@ -57,8 +56,8 @@ class Post(Protocol):
     dropped: int
     """Packets that the kernel had no room for, as far as it has told."""
 
-    def lay(self, requests: Sequence[Request]) -> None:
-        """Make these, at most BATCH, ready to be sent."""
+    def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
+        """Make requests of `size` bytes with these tokens, at most BATCH, ready to be sent by these routes."""
 
     def send(self) -> int:
         """How many of those that are ready went; OSError where the first one did not. They are to be laid anew then."""
@@ -127,22 +126,20 @@ class Batched:
         self._address: SockAddr = ("", 0)
         self.dropped = 0
 
-    def lay(self, requests: Sequence[Request]) -> None:
+    def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
         out, pack, kind, ident, base = self._out, self._pack, self._first, self._ident, self._base
-        slots, sizes, width, at, sequence = out.slots, out.sizes, out.width, 0, self._sequence
-        for slot, (aim, token, _, _) in enumerate(requests):
+        slots, width, at, sequence = out.slots, out.width, 0, self._sequence
+        for (route, _), token in zip(starts, tokens, strict=True):
             sequence = sequence + 1 & 0xFFFF
-            swapped = socket.htons(sequence)
-            pack(slots, at, aim.raw, kind, 0, 0xFFFF - (base + swapped + token) % 0xFFFF, ident, swapped, token)
-            if sizes[slot] != aim.size:
-                out.resize(slot, aim.size)
+            swapped = _swap(sequence)
+            pack(slots, at, route.raw, kind, 0, 0xFFFF - (base + swapped + token) % 0xFFFF, ident, swapped, token)
             at += width
-        self._sequence = sequence
-        self._ready = len(requests)
+        self._sequence, self._ready = sequence, len(starts)
         if self._ready == 1:
-            aim = requests[0][0]
-            self._address = aim.address
-            self._alone = bytes(slots[width - icmp.HEAD.size : width]).ljust(aim.size, b"\0")
+            self._address = starts[0][0].address
+            self._alone = bytes(slots[width - icmp.HEAD.size : width]).ljust(size, b"\0")
+        else:
+            out.resize(self._ready, size)
 
     def send(self) -> int:
         if self._ready > 1:
@@ -196,8 +193,9 @@ class Single:
         self._ready: list[tuple[bytes, SockAddr]] = []
         self.dropped = 0
 
-    def lay(self, requests: Sequence[Request]) -> None:
-        self._ready = [(self._packet(aim.size, token), aim.address) for aim, token, _, _ in requests]
+    def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
+        pairs = zip(starts, tokens, strict=True)
+        self._ready = [(self._packet(size, token), route.address) for (route, _), token in pairs]
 
     def send(self) -> int:
         for sent, (packet, address) in enumerate(self._ready):

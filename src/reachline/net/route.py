@@ -8,15 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from reachline.model import Endpoint
-from reachline.net import bare, plain, post, query
-from reachline.net.attempt import Aim, Job, Place, Route, SockAddr
+from reachline.net import bare, plain, query
+from reachline.net.attempt import Job, Place, Route, SockAddr
 from reachline.net.resolve import Answer, nameserver
 from reachline.net.wheel import NEVER
 from reachline.talk import glance
-from reachline.talk.icmp import IcmpProbe
 from reachline.talk.secure import is_address
 from reachline.talk.way import Way
-from reachline.wire import icmp
 
 __all__ = ["Name", "names", "route"]
 
@@ -113,10 +111,6 @@ def _leaned(route: Route) -> Route:
     if route.bare:
         return route._replace(begin=bare.begin)
     job = route.job
-    if isinstance(job.probe, IcmpProbe):
-        key = (route.family, job.source, job.interface)
-        raw = post.raw_address(route.family, route.address)
-        return route._replace(aim=Aim(route.address, raw, icmp.PLAIN + job.probe.size, key))
     seen = None if route.places else glance.of(job.probe, job.endpoint)
     if seen is None:
         return route
