@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from reachline.agent import trust
 from reachline.agent.probed import Probed
+from reachline.doors.addresses import SCHEMES
 from reachline.model import Kind
 from reachline.net import interfaces
 from reachline.wire.frame import LinePlan, ProbePlan
@@ -132,7 +133,8 @@ class References:
 
 def _kind(target: str) -> Kind:
     scheme = target.partition(":")[0]
-    return Kind(scheme) if scheme in ("icmp", "dns") else Kind.TCP
+    kinds = SCHEMES[scheme].kinds if scheme in SCHEMES else ()
+    return kinds[0] if kinds and Kind.TCP not in kinds else Kind.TCP
 
 
 def _reference(
