@@ -29,6 +29,7 @@ __all__ = ["CELLS", "FULL", "QUICK", "Plan", "run"]
 
 CELLS: Final = ("tcp", "http", "icmp", "dns", "tls", "paced", "agent", "rtt", "memory")
 _KINDS: Final = CELLS[:5]
+_PROFILED: Final = (*_KINDS, "paced", "agent")
 _FEW: Final = 3
 """Rounds of what takes long."""
 
@@ -185,7 +186,7 @@ class _Bench:
 
     def profiles(self, short: Sequence[str]) -> dict[str, Profile]:
         """Of our own cells that fall short, measured once more."""
-        found = {name: self._profile(name) for name in short}
+        found = {name: self._profile(name) for name in short if name in _PROFILED}
         return {name: profile for name, profile in found.items() if profile}
 
     def _profile(self, name: str) -> Profile | None:
@@ -198,7 +199,7 @@ class _Bench:
             asked = self.asked(name, is_profiled=True, seconds=self.plan.profiled, amount=self.plan.rate)
             paced = self.cell("profile", ("cell", "paced"), asked, Paced)
             return paced.profile if paced else None
-        worked = self._worked(is_profiled=True)[0] if name == "agent" else None
+        worked, _ = self._worked(is_profiled=True)
         return worked.profile if worked else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.probing.results import Offset, Pace, Profile, Results, Verdict
-from benchmarks.probing.table import BUSY, NOT_ASKED, TITLES, idle, middle, verdicts
+from benchmarks.probing.table import BUSY, NOT_ASKED, TITLES, idle, is_disturbed, middle, verdicts
 
 __all__ = ["page", "summary"]
 
@@ -18,6 +18,8 @@ _HEAD: Final = """# Probing
 What an agent's probes cost and how true their times are, beside the programs people use today. Ratios count, absolute figures are of the
 machine below: both sides of a ratio run in turn on the same core, round by round, and the row is the median of the rounds' ratios with the
 lowest and highest of them.
+"""
+_DISTURBED: Final = """**The machine was busy with other things during this run: most sides had less than their core. Not to be relied on.**
 """
 _METHOD: Final = """## How it is measured
 
@@ -40,7 +42,14 @@ _SIDES: Final = ("engine", "c", "python", "blackbox", "fping")
 
 def page(found: Results) -> str:
     """Markdown."""
-    parts = [_HEAD, "\n".join(_bounds(found)), "\n".join(_short(found)), _METHOD, "\n".join(_rates(found))]
+    parts = [
+        _HEAD,
+        _DISTURBED if is_disturbed(found) else "",
+        "\n".join(_bounds(found)),
+        "\n".join(_short(found)),
+        _METHOD,
+        "\n".join(_rates(found)),
+    ]
     parts += ["\n".join(_paces(found)), "\n".join(_lab(found)), "\n".join(_memory(found)), "\n".join(_made(found))]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 

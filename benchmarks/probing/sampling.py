@@ -58,7 +58,7 @@ class Sampler:
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number
         if frame is not None:
-            self._seen[frame.f_code, frame.f_lineno] += 1
+            self._seen[frame.f_code, frame.f_lineno or 0] += 1  # a few instructions belong to no line
 
 
 def _place(code: CodeType) -> str:

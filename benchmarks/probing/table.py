@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.probing.results import Offset, Results, Sample, Verdict
 
-__all__ = ["BUSY", "NOT_ASKED", "SLACK", "TITLES", "idle", "middle", "ratios", "verdicts"]
+__all__ = ["BUSY", "NOT_ASKED", "SLACK", "TITLES", "idle", "is_disturbed", "middle", "ratios", "verdicts"]
 
 BUSY: Final = 0.95
 """Of its core: a neighbour that had less was not at its best, and is named."""
@@ -68,6 +68,12 @@ def idle(samples: Sequence[Sample]) -> float | None:
     """The share of its core a side had in the middle, where that is too little to judge it by."""
     share = statistics.median(sample.busy for sample in samples)
     return share if share < BUSY else None
+
+
+def is_disturbed(found: Results) -> bool:
+    """Whether most sides had less of their core than they need: the machine had other things to do."""
+    sides = [samples for seen in found.rates.values() for samples in seen.values()]
+    return 2 * sum(idle(samples) is not None for samples in sides) > len(sides)
 
 
 def verdicts(found: Results) -> tuple[Verdict, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -139,6 +139,13 @@ def test_growth_is_of_the_last_quarter_over_the_second():
 def test_a_neighbour_that_had_less_of_its_core_is_named():
     assert idle((sample(9, busy=0.99), sample(9, busy=0.96), sample(9, busy=0.5))) is None
     assert idle((sample(9, busy=0.99), sample(9, busy=0.94), sample(9, busy=0.5))) == pytest.approx(0.94)
+
+
+def test_a_page_of_a_busy_machine_says_so():
+    calm, busy = (sample(9, busy=0.99),), (sample(9, busy=0.5),)
+
+    assert "Not to be relied on" in page(results(rates={"tcp": {"engine": busy, "c": busy, "blackbox": calm}}))
+    assert "Not to be relied on" not in page(results(rates={"tcp": {"engine": busy, "c": calm}}))
 
 
 def whole() -> Results:
@@ -316,12 +323,16 @@ def target() -> Iterator[Target]:
         yield made
 
 
+def some(run: Callable[[], Sample]) -> Sample:
+    """The first run that got anything done: a busy machine may leave so short a one no time at all."""
+    return next(found for found in iter(run, None) if found.count)
+
+
 @pytest.mark.parametrize("kind", ["tcp", "http", "dns"])
 def test_the_target_in_python_answers_the_engine_and_the_bare_loop(target, kind):
-    ours, _ = asyncio.run(saturated(kind, target, 0.05, is_profiled=False))
-    theirs = bare(kind, target, 0.05)
+    ours = some(lambda: asyncio.run(saturated(kind, target, 0.05, is_profiled=False))[0])
+    theirs = some(lambda: bare(kind, target, 0.05))
 
-    assert min(ours.count, theirs.count) > 0
     assert (ours.bad, theirs.bad) == (0, 0)
 
 
@@ -350,7 +361,7 @@ def test_a_cell_that_fails_says_so_in_its_last_words():
 
 @pytest.mark.real
 def test_a_short_run_measures_every_side_that_is_installed():
-    plan = msgspec.structs.replace(QUICK, cells=("tcp",), seconds=0.1)
+    plan = msgspec.structs.replace(QUICK, cells=("tcp",), seconds=0.5)
 
     found = run(plan, lambda _: None)
 
