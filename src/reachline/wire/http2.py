@@ -48,7 +48,7 @@ def error_name(code: int) -> str:
 def check(request: Request) -> None:
     """LocalProtocolError where HTTP/2 cannot carry the request: header fields of one connection, of HTTP/1.1 alone."""
     try:
-        Exchange(request).begin()
+        Exchange(request, strict=True).begin()
     except (h2.exceptions.H2Error, UnicodeError) as error:
         raise LocalProtocolError(f"cannot be said in HTTP/2: {_words(error)}") from error
 
@@ -72,7 +72,8 @@ class Exchange:
         "trailers",
     )
 
-    def __init__(self, request: Request, *, keep: int = 0) -> None:
+    def __init__(self, request: Request, *, keep: int = 0, strict: bool = False) -> None:
+        """`strict`: the request is looked at before it is said; once is enough (`check`), and each time is dear."""
         self.request = request
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -89,7 +90,9 @@ class Exchange:
         self._frames = 0
         self._last = _STREAM
         """The last stream the peer says it answers."""
-        config = h2.config.H2Configuration(client_side=True, header_encoding="latin-1")
+        config = h2.config.H2Configuration(
+            client_side=True, header_encoding="latin-1", validate_outbound_headers=strict
+        )
         self._connection = h2.connection.H2Connection(config)
         self._connection.local_settings = h2.settings.Settings(
             client=True,
