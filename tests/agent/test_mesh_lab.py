@@ -108,7 +108,8 @@ def test_the_way_is_named_right_at_every_address_and_losses_are_those_that_the_n
                         missing.pop(number, None)
                     elif said != (Way.NEITHER, Way.NEITHER):
                         wrong[number] = said
-                return not missing
+                assert not missing, f"{len(missing)} of {len(ADDRESSES)}: {[told(probers)[one] for one in missing][:3]}"
+                return True
 
             await until(all_named, within=200, every=0.2, what="every fault to be named")
             assert not wrong

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reachline.core.direction import INTERVALS, LIMIT_US, Finding, Interval, Way, find
-from reachline.wire.mesh import Answering, Asking, Reply, identity
+from reachline.wire.mesh import Reply, identity
+from reachline.wire.mesh_sides import Answering, Asking
 
 SECOND = 1_000_000
 EVERY = 200_000

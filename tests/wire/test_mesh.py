@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from reachline.core.direction import Interval
 from reachline.wire import mesh
-from reachline.wire.mesh import Answering, Asking, Drop, Probe, Reply
+from reachline.wire.mesh import Drop, Probe, Reply
+from reachline.wire.mesh_sides import LAST, Answering, Asking
 
 KEY = mesh.key_of(b"s" * 32, "b")
 ME = mesh.identity("a")
@@ -255,6 +256,13 @@ def test_delays_are_the_lowest_each_way_and_the_round_trip_leaves_out_the_other_
     assert closed.rtt_us == 110
 
 
+def test_a_reply_of_unknown_time_is_counted_and_no_more() -> None:
+    asking = asked(1)
+
+    assert asking.heard(reply(), 2_000, is_timed=False)
+    assert asking.close(1) == Interval(1, sent=1, replied=1)
+
+
 def test_a_probe_that_never_left_leaves_no_gap() -> None:
     asking = Asking(ME, 1)
     asking.probe(1)
@@ -265,7 +273,7 @@ def test_a_probe_that_never_left_leaves_no_gap() -> None:
 
 def test_a_session_ends_with_its_last_number() -> None:
     asking = Asking(ME, 1)
-    asking.sequence = mesh.LAST - 1
+    asking.sequence = LAST - 1
 
     last = asking.probe(1)
 

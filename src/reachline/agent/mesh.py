@@ -22,10 +22,11 @@ from reachline.net.binding import refused
 from reachline.net.kernel import words_of
 from reachline.net.resolve import Answer, Resolver
 from reachline.net.responder import Responder
-from reachline.net.stamped import Stamped, numeric, parts
+from reachline.net.stamped import Arrival, Stamped, numeric, parts
 from reachline.wire import mesh
 from reachline.wire.frame import Mesh, MeshReport, Peer
-from reachline.wire.mesh import KEY, SIZE, Asking, Drop
+from reachline.wire.mesh import KEY, SIZE, Drop
+from reachline.wire.mesh_sides import Asking
 
 __all__ = ["MeshProber"]
 
@@ -35,8 +36,10 @@ _SLICE: Final = 64
 """Replies taken a turn: a millisecond."""
 _LEAST_GAP: Final[Seconds] = 0.001
 """Between two probes: a thousand a second at most, whatever a plan asks for."""
-_STALL: Final[Seconds] = 0.1
-"""We came this late to our own timer: what was sent and heard meanwhile says more of us than of the path."""
+_STALL: Final[Seconds] = 1.0
+"""We came this late to our own timer: the whole machine stood still, its clocks and queues with it. A shorter absence does no
+harm: the kernel says when each answer came.
+"""
 _WILD: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 
 
@@ -248,24 +251,24 @@ class MeshProber:
 
     def _hear(self, sock: Stamped) -> None:
         for arrival in sock.take(_SLICE, SIZE + 1):
-            if drop := self._heard(arrival.data, arrival.at_us):
+            if drop := self._heard(arrival):
                 self.dropped[drop] += 1
         if sock.lost:
             lost = sum(each.lost for each in self._sockets.values())
             if lost != self._lost:
                 self._lost, self._void_us = lost, self._now_us()
 
-    def _heard(self, data: bytes, at_us: int) -> Drop | None:
-        session = mesh.reply_session(data)
+    def _heard(self, arrival: Arrival) -> Drop | None:
+        session = mesh.reply_session(arrival.data)
         if isinstance(session, Drop):
             return session
         seen = self._sessions.get(session)
         if seen is None:
             return Drop.REPLAYED
-        reply = mesh.read_reply(data, seen.peer.key)
+        reply = mesh.read_reply(arrival.data, seen.peer.key)
         if isinstance(reply, Drop):
             return reply
-        return None if seen.heard(reply, at_us) else Drop.REPLAYED
+        return None if seen.heard(reply, arrival.at_us, is_timed=arrival.is_stamped) else Drop.REPLAYED
 
 
 def _check(plan: Mesh) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 from reachline.core.direction import INTERVALS, Finding, Interval, find
 from reachline.net.stamped import Address
 from reachline.wire.frame import MeshReport, Peer
-from reachline.wire.mesh import Asking, Reply
+from reachline.wire.mesh import Reply
+from reachline.wire.mesh_sides import Asking
 
 __all__ = ["INTERVAL_MS", "Seen", "interval_of"]
 
@@ -51,9 +52,9 @@ class Seen:
         self.intervals: deque[Interval] = deque(maxlen=INTERVALS)
         self.finding = Finding()
 
-    def heard(self, reply: Reply, at_us: int) -> bool:
+    def heard(self, reply: Reply, at_us: int, *, is_timed: bool) -> bool:
         """A reply that is sealed; whether it is news."""
-        is_news = self.asking.heard(reply, at_us)
+        is_news = self.asking.heard(reply, at_us, is_timed=is_timed)
         if is_news:
             self.heard_us = max(at_us, self.heard_us or 0)
         return is_news

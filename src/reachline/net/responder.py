@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from reachline.net.stamped import Address, Arrival, Stamped, shown
-from reachline.wire.mesh import SIZE, Answering, Drop, identity, pack_reply, pair_key, read_probe
+from reachline.wire.mesh import SIZE, Drop, identity, pack_reply, pair_key, read_probe
+from reachline.wire.mesh_sides import Answering
 
 __all__ = ["Responder"]
 

@@ -45,6 +45,8 @@ class Arrival(NamedTuple):
     data: bytes
     peer: Address
     at_us: int
+    is_stamped: bool
+    """The kernel says when it came; else `at_us` is when it was read, which may be much later."""
     local: tuple[int, int, bytes] | None
 
 
@@ -105,7 +107,8 @@ class Stamped:
                 if error.errno in _AGAIN:
                     return
                 raise
-            yield Arrival(data, peer, self._moment(stamp(ancillary)), self._learn(ancillary))
+            at_us, is_stamped = self._moment(stamp(ancillary))
+            yield Arrival(data, peer, at_us, is_stamped, self._learn(ancillary))
 
     def send(self, data: bytes, peer: Address, local: tuple[int, int, bytes] | None = None) -> int:
         """0 where the kernel took it, else the errno: a datagram that did not leave is data."""
@@ -122,12 +125,12 @@ class Stamped:
         """Idempotent."""
         self._sock.close()
 
-    def _moment(self, at: int | None) -> int:
+    def _moment(self, at: int | None) -> tuple[int, bool]:
         now, wall = self._clock(), self._wall()
         moved, self._apart = wall - now - self._apart, wall - now
         if at is None or not -_STEP_NS <= moved <= _STEP_NS or at > wall:
-            return now // 1_000
-        return (now - (wall - at)) // 1_000
+            return now // 1_000, False
+        return (now - (wall - at)) // 1_000, True
 
     def _learn(self, ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int, bytes] | None:
         """Where it was sent to, as `sendmsg` wants it; the count of lost ones on the way."""
