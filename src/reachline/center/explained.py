@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.owner import Owner
+from reachline.center.readings import told_paths
 from reachline.core import telling
 from reachline.core.explain import Explanation, explain
 from reachline.core.vitals import Beside
@@ -49,7 +50,8 @@ class Explainer:
                 404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
             )
         found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
-        return telling.document(found, self._clock, self._unix, self._beside(found, self._unix))
+        beside = (*self._beside(found, self._unix), *self._limits(line))
+        return telling.document(found, self._clock, self._unix, beside)
 
     def _beside(self, found: Explanation, unix: Callable[[int], Seconds]) -> tuple[Beside, ...]:
         """What the vantages said of themselves around the decision and around the moment that is explained."""
@@ -63,10 +65,20 @@ class Explainer:
             for moment in here
             for one in agent.condition.between(moment - _BEFORE_MS, moment + _AFTER_MS)
         }
-        ordered = sorted(said, key=lambda item: (item[1].at_ms, item[0]))
+        ordered = sorted(said, key=lambda item: (item[1].at_ms, item[0], item[1]))
         return tuple(
             Beside(vantage, self._unix(one.at_ms), self._clock(one.at_ms), one.text) for vantage, one in ordered
         )
+
+    def _limits(self, line: LineId) -> Iterator[Beside]:
+        """What vantages found of the paths behind the line, and what their own limits keep from it."""
+        for (vantage, _), seen in sorted(self._board.readings.seen(line).items()):
+            texts = [told_paths(seen.detail.ports)]
+            if (skipped := seen.detail.skipped) and (agent := self._board.roster.get(vantage)):
+                why = agent.pacing.limit if agent.pacing else ""
+                texts.append(f"left out {skipped} rounds itself" + (f", for the limit of {why}" if why else ""))
+            for text in filter(None, texts):
+                yield Beside(vantage, self._unix(seen.at_ms), self._clock(seen.at_ms), text)
 
     def _unix(self, at_ms: int) -> Seconds:
         return round(self._board.origin + at_ms / 1000, 3)

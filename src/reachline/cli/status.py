@@ -42,6 +42,8 @@ def command(
     try:
         if line is None:
             _all(ask(center, f"/api/v1/lines?cluster={quote(cluster)}"), output)
+            if output is Output.TABLE:
+                _agents(ask(center, "/api/v1/agents")["agents"])
         else:
             _one(ask(center, f"/api/v1/lines/{quote(line, safe='/@')}"), output)
     except Refusal as refused:
@@ -56,6 +58,20 @@ def _all(document: Mapping[str, Any], output: Output) -> None:
     show(output, rows, _columns(time.time()), document=document)
     if output is Output.TABLE:
         console().print(f"\nversion {document['version']}, judged {document['age']:.1f} s ago", style="dim")
+
+
+def _agents(rows: Sequence[Row]) -> None:
+    """Agents that doubt themselves, and what is out of the ordinary on their hosts; nothing where all is well."""
+    out = console()
+    for row in rows:
+        if row.get("doubt"):
+            reasons = "; ".join(row["doubts"]) or "its reasons are over, the doubt fades"
+            out.print(
+                f"agent {row['agent']} doubts itself ({row['doubt']} of 7): {reasons}", style="yellow", markup=False
+            )
+        for vital in row.get("vitals", ()):
+            ago = words.duration(round(1_000 * vital["age"]))
+            out.print(f"agent {row['agent']}: {vital['text']} ({ago} ago)", style="dim", markup=False)
 
 
 def _columns(now: Seconds) -> list[Column[Row]]:
