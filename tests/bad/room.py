@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import resource
 import sys
@@ -12,7 +13,7 @@ from tests.net.conftest import Ended
 
 from reachline.model import Clock
 
-__all__ = ["GROWTH", "Held", "held", "undisturbed"]
+__all__ = ["GROWTH", "Held", "held", "settled", "undisturbed"]
 
 GROWTH: Final = 8 << 20
 """Bytes that resident memory may move by itself (arenas, fragments). Each scenario makes hundreds of attempts: one buffer of
@@ -33,6 +34,17 @@ def held() -> Held:
     files = frozenset(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return Held(files, sys.getallocatedblocks(), pages * resource.getpagesize())
+
+
+async def settled(before: Held) -> Held:
+    """What is held once the servers of this process have noticed that everybody left."""
+    after = held()
+    for _ in range(200):
+        if after.files <= before.files:
+            break
+        await asyncio.sleep(0.01)
+        after = held()
+    return after
 
 
 def undisturbed(results: list[Ended], count: int) -> None:

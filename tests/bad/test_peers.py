@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.bad.peers import CASES, Case, certificates, silent
-from tests.bad.room import GROWTH, Held, held, undisturbed
+from tests.bad.room import GROWTH, Held, held, settled, undisturbed
 from tests.net.conftest import Ended, Lab, make_job, serving
 
 from reachline.doors import outbounds
@@ -63,16 +63,6 @@ async def _run(directory: Path) -> Run:
     for result in results:
         by_case[names[result.token] if result.token < 1_000 else ""].append(result)
     return Run(by_case, by_case.pop(""), before, after, live)
-
-
-async def settled(before: Held) -> Held:
-    """What is held once the servers here have noticed that everybody left."""
-    for _ in range(200):
-        after = held()
-        if after.files <= before.files:
-            break
-        await asyncio.sleep(0.01)
-    return after
 
 
 def job(case: Case, port: int, token: int, trusted: Path) -> Job:
