@@ -105,8 +105,8 @@ class Handshake(Probe):
     verify: bool = Field(
         True, description="Whether a certificate that does not verify fails the probe; its expiry is read either way."
     )
-    min_tls: Annotated[Literal["", "1.2", "1.3"], BeforeValidator(as_text, json_schema_input_type=float | str)] = Field(
-        "", description="Lowest version of TLS that is spoken: 1.2 or 1.3. Empty: what OpenSSL takes."
+    min_tls: Annotated[Literal["1.2", "1.3"] | None, BeforeValidator(as_text, json_schema_input_type=float | str)] = (
+        Field(None, description="Lowest version of TLS that is spoken: 1.2 or 1.3. Unset: what OpenSSL takes.")
     )
 
 

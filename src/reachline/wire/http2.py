@@ -50,7 +50,8 @@ def check(request: Request) -> None:
     try:
         Exchange(request, strict=True).begin()
     except (h2.exceptions.H2Error, UnicodeError) as error:
-        raise LocalProtocolError(f"cannot be said in HTTP/2: {_words(error)}") from error
+        # The library's words may hold a header's value, which may be a secret.
+        raise LocalProtocolError("cannot be said in HTTP/2: TE and fields of one connection are HTTP/1.1's") from error
 
 
 class Exchange:
