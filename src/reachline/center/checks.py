@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from reachline.center.matrix import MOST
 from reachline.core.direction import Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
-from reachline.wire.frame import SLICE, Heartbeat, MeshReport, Report
+from reachline.wire.frame import SLICE, Heartbeat, MeshReport, Pacing, Ports, Report
 
 __all__ = ["check"]
 
@@ -24,6 +25,12 @@ _MOST_SAID: Final = 256
 """Reasons of doubt and vitals of one host: three for each of its interfaces and references, of which none has this many."""
 
 
+_MOST_CAUSES: Final = 32
+"""Of rounds left out: there are five, and a newer agent may know more."""
+_MOST_PORTS: Final = 65_536
+_CAUSE: Final = re.compile(r"[a-z_]{1,32}").fullmatch
+
+
 def check(heartbeat: Heartbeat) -> None:
     """Returns where the heartbeat may be given to a ledger."""
     part, parts = heartbeat.part
@@ -33,6 +40,7 @@ def check(heartbeat: Heartbeat) -> None:
     _refuse(len(heartbeat.reports) > _MOST_REPORTS, "reports", f"are {len(heartbeat.reports)}, at most {_MOST_REPORTS}")
     _refuse(len(heartbeat.mesh) > MOST, "mesh", f"are {len(heartbeat.mesh)}, at most {MOST}")
     _host(heartbeat)
+    _pacing(heartbeat.pacing)
     for at, told in enumerate(heartbeat.mesh):
         _mesh(told, f"mesh.{at}")
     for at, report in enumerate(heartbeat.reports):
@@ -47,6 +55,25 @@ def _host(heartbeat: Heartbeat) -> None:
     _refuse(any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts), "vitals", "has an unreadable text")
     numbers = [0, *(number for vital in vitals for number in (vital.value, vital.whole, vital.over_ms))]
     _refuse(min(numbers) < 0 or max(numbers) > _MOST, "vitals", "has a number below 0 or beyond reason")
+
+
+def _pacing(pacing: Pacing | None) -> None:
+    if pacing is None:
+        return
+    texts = (pacing.limit, *pacing.skipped)
+    _refuse(len(pacing.skipped) > _MOST_CAUSES, "pacing", f"has more than {_MOST_CAUSES} causes")
+    _refuse(any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts), "pacing", "has an unreadable text")
+    _refuse(any(not _CAUSE(cause) for cause in pacing.skipped), "pacing", "has a cause that is no word")
+    numbers = (pacing.rate_milli, pacing.stretch_milli, pacing.shed, *pacing.skipped.values())
+    _refuse(min(numbers) < 0 or max(numbers) > _MOST, "pacing", "has a number below 0 or beyond reason")
+
+
+def _ports(ports: Ports | None, path: str) -> None:
+    if ports is None:
+        return
+    numbers = (ports.dead, ports.tried, ports.parts, ports.bucket or 0, ports.shift)
+    _refuse(min(numbers) < 0 or max(numbers) > _MOST_PORTS, path, "has a number that no port can have")
+    _refuse(ports.dead > ports.tried, path, "has more dead ports than were tried")
 
 
 def _mesh(told: MeshReport, path: str) -> None:
@@ -67,6 +94,9 @@ def _report(report: Report, path: str) -> None:
     _refuse(not 1 <= len(report.line) <= _MOST_TEXT, f"{path}.line", f"must be 1…{_MOST_TEXT} characters")
     _reading(report.reading, f"{path}.reading")
     detail = report.detail
+    _refuse(not 0 <= detail.skipped <= _MOST, f"{path}.detail.skipped", "must be a whole number, not negative")
+    _refuse(not 0 <= detail.interval_ms <= _MOST, f"{path}.detail.interval_ms", "must be milliseconds, not negative")
+    _ports(detail.ports, f"{path}.detail.ports")
     _refuse(len(detail.address) > _MOST_TEXT or len(detail.error) > _MOST_TEXT, f"{path}.detail", "has an endless text")
 
 

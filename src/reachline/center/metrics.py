@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.model import Gate, Health, Line, LineId, Standing
+from reachline.wire.frame import Pacing
 from reachline.wire.matrix import MeshDocument
 from reachline.wire.view import GATES, HEALTHS, Figures
 
@@ -100,7 +101,13 @@ class Exposition:
         found = list(_standings(board))
         labels = self._labels.of(line for line, _, _ in found)
         rows = [_Row(text, standing, figures) for text, (_, standing, figures) in zip(labels, found, strict=True)]
-        parts = (*_of_lines(rows), *_of_center(self._desk), *_of_mesh(self._desk.mesh()), *_counters(board.counts))
+        parts = (
+            *_of_lines(rows),
+            *_of_paths(board, rows),
+            *_of_center(self._desk),
+            *_of_mesh(self._desk.mesh()),
+            *_counters(board.counts),
+        )
         return "".join(parts).encode() + generate_latest(_PROCESS)
 
 
@@ -252,7 +259,39 @@ def _of_hosts(board: Board) -> Iterator[str]:
         for agent in here
         for one in agent.condition.fresh(now_ms)
     ]
+    yield from _of_pacing([(agent.id, agent.pacing) for agent in here if agent.pacing is not None])
     yield _family("agent_vital", "gauge", "What is out of the ordinary on an agent's host now, by name.", vitals)
+
+
+def _of_pacing(here: Sequence[tuple[str, Pacing]]) -> Iterator[str]:
+    """How agents keep their limits; what is left out is their doing, not a line's."""
+    known = [(f'{{agent="{_escaped(id_)}"', pacing) for id_, pacing in here]
+    rates = [(f"{label}}}", pacing.rate_milli / 1_000) for label, pacing in known]
+    yield _family("agent_rate", "gauge", "Attempts a second that an agent's lines ask for now, as stretched.", rates)
+    stretched = [(f"{label}}}", pacing.stretch_milli / 1_000) for label, pacing in known]
+    yield _family("agent_stretch_ratio", "gauge", "By how much an agent stretches all intervals; 1: not.", stretched)
+    skipped = [
+        (f'{label},cause="{cause}"}}', float(rounds))
+        for label, pacing in known
+        for cause, rounds in sorted(pacing.skipped.items())
+    ]
+    yield _family("agent_rounds_skipped_total", "counter", "Rounds an agent left out, by cause.", skipped)
+    shed = [(f"{label}}}", float(pacing.shed)) for label, pacing in known]
+    yield _family("agent_attempts_shed_total", "counter", "Attempts left out, for too many were under way.", shed)
+
+
+def _of_paths(board: Board, rows: Sequence[_Row]) -> Iterator[str]:
+    """Of lines whose rounds were left out, and of those that show a dead path; nobody needs the others' zeros."""
+    skipped = [(f"{row.labels}}}", float(board.readings.skipped(row.standing.line))) for row in rows]
+    help_ = "Rounds that agents left out on a line, for their own limits or lateness."
+    yield _family("line_rounds_skipped_total", "counter", help_, [sample for sample in skipped if sample[1]])
+    found = [
+        (f'{row.labels},vantage="{_escaped(vantage)}"}}', ports.dead / ports.tried)
+        for row in rows
+        for (vantage, _), seen in board.readings.seen(row.standing.line).items()
+        if (ports := seen.detail.ports) is not None and ports.tried
+    ]
+    yield _family("line_dead_ports_ratio", "gauge", "Source ports that lead nowhere, of those surveyed.", found)
 
 
 def _counters(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:

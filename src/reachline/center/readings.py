@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
-from reachline.core import histogram
+from reachline.core import histogram, words
 from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, HELPERS, Kind, LineId, Reading, Seconds, VantageId
 from reachline.wire import view
-from reachline.wire.frame import Detail, Report
+from reachline.wire.frame import Detail, Ports, Report
 
-__all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row"]
+__all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row", "told_paths"]
 
 HISTORY: Final[Seconds] = 900.0
 """Fifteen minutes: an incident from its first sign to the end of the default ramp (210 s), with what came before."""
@@ -92,6 +92,7 @@ class Readings:
 
     def __init__(self) -> None:
         self._seen: dict[LineId, dict[tuple[VantageId, Kind], Seen]] = {}
+        self._skipped: dict[LineId, int] = {}
         self._rings: dict[LineId, _Ring] = {}
         self._figures: dict[LineId, tuple[int, view.Figures]] = {}
         """Computed figures and until when they hold if nothing new arrives."""
@@ -104,12 +105,17 @@ class Readings:
             if replayed and key in by_vantage and not by_vantage[key].replayed:
                 continue
             by_vantage[key] = Seen(now_ms, report.reading, report.detail, replayed)
+            if report.detail.skipped:
+                line = LineId(report.line)
+                self._skipped[line] = self._skipped.get(line, 0) + report.detail.skipped
             self._figures.pop(LineId(report.line), None)
 
     def keep(self, lines: frozenset[LineId]) -> None:
         """Lines that left the document are forgotten."""
         for gone in self._seen.keys() - lines:
             del self._seen[gone]
+        for gone in self._skipped.keys() - lines:
+            del self._skipped[gone]
         for gone in self._rings.keys() - lines:
             del self._rings[gone]
         for gone in self._figures.keys() - lines:
@@ -131,6 +137,10 @@ class Readings:
     def seen(self, line: LineId) -> Mapping[tuple[VantageId, Kind], Seen]:
         """The newest report of each vantage and kind."""
         return self._seen.get(line, {})
+
+    def skipped(self, line: LineId) -> int:
+        """Rounds that agents left out since we began: their doing, not the line's."""
+        return self._skipped.get(line, 0)
 
     def figures(self, line: LineId, now_ms: int, *, fresh_ms: int) -> view.Figures:
         """Pooled over the vantages heard within `fresh_ms`: rates by their counts, percentiles by merged histograms."""
@@ -226,6 +236,26 @@ def _histogram(data: bytes) -> histogram.Histogram | None:
     return found if found.buckets else None
 
 
+def told_paths(ports: Ports | None) -> str:
+    """What connects from many source ports show of the paths behind a line, in words; empty where nothing is wrong."""
+    if ports is None:
+        return ""
+    return words.paths(ports.dead, ports.tried, parts=ports.parts, bucket=ports.bucket, shift=ports.shift)
+
+
+def _paths(ports: Ports | None) -> dict[str, object] | None:
+    if ports is None:
+        return None
+    return {
+        "dead": ports.dead,
+        "tried": ports.tried,
+        "parts": ports.parts or None,
+        "bucket": ports.bucket,
+        "shift": ports.shift,
+        "text": told_paths(ports),
+    }
+
+
 def detail_row(seen: Seen) -> dict[str, object]:
     """What a line's page adds to a reading: the human detail of the same report."""
     detail = seen.detail
@@ -241,4 +271,6 @@ def detail_row(seen: Seen) -> dict[str, object]:
         "skipped": detail.skipped,
         "lateness": _seconds(detail.lateness_us),
         "certificate_days": detail.certificate_days,
+        "interval": detail.interval_ms / 1_000 if detail.interval_ms else None,
+        "paths": _paths(detail.ports),
     }

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from reachline.center.condition import Condition
 from reachline.model import Kind, Locality, VantageId
 from reachline.wire import live
-from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, kinds_in
+from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, Pacing, kinds_in
 
 __all__ = ["FORGET_MS", "STRAY_MS", "Agent", "Arrival", "Expected", "Refusal", "Roster"]
 
@@ -71,6 +71,8 @@ class Agent:
     doubts: tuple[str, ...] = ()
     """Why it doubts itself, in its own words."""
     condition: Condition = field(default_factory=Condition)
+    pacing: Pacing | None = None
+    """How it keeps its limits, as it last said."""
     kinds: frozenset[Kind] = frozenset()
     """What it can probe…"""
     lacks: frozenset[Kind] = frozenset()
@@ -155,7 +157,7 @@ class Roster:
         id_ = VantageId(hello.agent)
         agent = self._agents.setdefault(id_, Agent(id=id_))
         if agent.boot != hello.boot:
-            agent.sequence = (0, 0)
+            agent.sequence, agent.pacing = (0, 0), None
         expected = self._expected.get(id_)
         agent.boot, agent.release, agent.session, agent.last_ms = hello.boot, hello.release, session, now_ms
         agent.sources, agent.kinds = hello.sources, kinds_in(hello.features)
@@ -190,6 +192,7 @@ class Roster:
         agent.heartbeats += 1
         if not heartbeat.replayed:
             agent.condition.take(heartbeat, now_ms)
+            agent.pacing = heartbeat.pacing or agent.pacing
         return Arrival.NEW
 
     def members(self, now_ms: int) -> frozenset[VantageId]:
@@ -234,6 +237,18 @@ class Roster:
                 del self._agents[id_]
 
 
+def _pacing(pacing: Pacing | None) -> live.PacingRow | None:
+    if pacing is None:
+        return None
+    return {
+        "rate": pacing.rate_milli / 1_000,
+        "stretch": pacing.stretch_milli / 1_000,
+        "skipped": dict(sorted(pacing.skipped.items())),
+        "shed": pacing.shed,
+        "limit": pacing.limit,
+    }
+
+
 def _row(agent: Agent, now_ms: int) -> live.AgentRow:
     state = "attached" if agent.session else "expected" if agent.last_ms is None else "silent"
     return {
@@ -246,6 +261,7 @@ def _row(agent: Agent, now_ms: int) -> live.AgentRow:
         "doubt": agent.doubt,
         "doubts": list(agent.doubts),
         "vitals": agent.condition.rows(now_ms),
+        "pacing": _pacing(agent.pacing),
         "lacks": sorted(kind.value for kind in agent.lacks),
         "lines": agent.lines,
         "heartbeats": agent.heartbeats,

@@ -11,7 +11,7 @@ from typing import Final
 
 from reachline.model import CENSORED_US, Change, Gate, Standing, Vote, Zone
 
-__all__ = ["amount", "duration", "metric", "milliseconds", "move", "percent", "rule", "state", "vote", "zone"]
+__all__ = ["amount", "duration", "metric", "milliseconds", "move", "paths", "percent", "rule", "state", "vote", "zone"]
 
 _ZONES: Final = {Zone.H: "healthy", Zone.D: "degraded", Zone.F: "failed", Zone.N: "no opinion"}
 _GATES: Final = {Gate.CLOSED: "closed", Gate.OPEN: "open", Gate.HALF_OPEN: "in trial", Gate.RAMP: "coming back"}
@@ -121,6 +121,18 @@ def _voted(name: str, known: Mapping[str, object]) -> str:
         f"most vantages found {what} beyond the failure limit, {known['down_ticks']} ticks in a row "
         f"({known['failed_patience']} are asked)"
     )
+
+
+def paths(dead: int, tried: int, *, parts: int = 0, bucket: int | None = None, shift: int = 0) -> str:
+    """A dead path among equal ones, as connects from many source ports show it; empty where none does."""
+    if not dead:
+        return ""
+    ports = f"no connect gets through from {dead} of {tried} source ports"
+    if not parts:
+        return f"{ports}, while all others do: one of several equal paths is dead"
+    port = f"(port >> {shift})" if shift else "port"
+    which = "" if bucket is None else f", those with {port} mod {parts} = {bucket}"
+    return f"1 of {parts} equal paths is dead: {ports}{which}"
 
 
 def move(change: Change) -> str:

@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 from reachline.wire.view import ChangeRow, LineRow
 
-__all__ = ["AgentRow", "LiveDelta", "LiveSnapshot", "LiveTick", "VitalRow"]
+__all__ = ["AgentRow", "LiveDelta", "LiveSnapshot", "LiveTick", "PacingRow", "VitalRow"]
 
 
 class LiveSnapshot(TypedDict):
@@ -61,6 +61,21 @@ class VitalRow(TypedDict):
     age: float
 
 
+class PacingRow(TypedDict):
+    """How an agent keeps its limits: what is left out is its own doing, not a line's."""
+
+    rate: float
+    """Attempts a second that its lines ask for now, as stretched."""
+    stretch: float
+    """By how much all intervals are stretched; 1: not at all."""
+    skipped: dict[str, int]
+    """Rounds left out since it began, by cause: `late`, `overlap`, `network`, `source`, `ports`."""
+    shed: int
+    """Attempts left out since it began, for too many were under way."""
+    limit: str
+    """The bucket that held most rounds back lately; empty where none did."""
+
+
 class AgentRow(TypedDict):
     """One agent as `GET /api/v1/agents` lists it. `state` is `attached`, `silent` or `expected`; `age` is since its last frame.
 
@@ -77,6 +92,8 @@ class AgentRow(TypedDict):
     doubts: list[str]
     vitals: list[VitalRow]
     """What was out of the ordinary on its host in the last 15 minutes."""
+    pacing: PacingRow | None
+    """None: it did not say."""
     lacks: list[str]
     """Probe kinds that its lines want and its release does not know."""
     lines: int
