@@ -100,6 +100,11 @@ class Vitals:
         found = differences(before[1], after, now - before[0]) if before else ()
         return (*found, *self._of_modules())
 
+    @property
+    def has_read(self) -> bool:
+        """Whether modules were read that nothing was told of yet."""
+        return self._dark is not None and self._dark.done()
+
     def close(self) -> None:
         """Nothing is read any more."""
         if self._dark is not None:
