@@ -65,46 +65,63 @@ class Columns:
 class Ring:
     """The newest `size` attempts, none older than `age` once `age_out` was told the time. One writer."""
 
-    __slots__ = ("_at", "_block", "_columns", "_head", "_newest", "_oldest", "age", "count", "size")
+    __slots__ = ("_block", "_columns", "_end", "_head", "_newest", "_oldest", "_rate", "age", "count", "size")
 
     def __init__(self, columns: Columns, *, size: int, age: Seconds) -> None:
         self._columns, self.size, self.age = columns, size, age
-        self._block, self._at = columns.take(size)
-        self._head = self._newest = self._oldest = 0
+        self._rate = _TICKS / age
+        self._block, self._head = columns.take(size)
+        """Where in the block the next attempt goes…"""
+        self._end = self._head + size
+        """…and where its part of the block ends."""
+        self._newest = self._oldest = 0
         self.count = 0
 
     def append(self, now: Seconds, rtt: float, code: int, sent: int, lost: int) -> None:
         """One attempt that ended at `now`, with its packets; the oldest makes room for it."""
-        tick, count, size, head = round(now * _TICKS / self.age), self.count, self.size, self._head
-        # A result that is handed over a little late never moves the clock back.
-        gap = tick - self._newest if tick > self._newest else 0
-        if count and self._oldest < tick - _TICKS:
-            self._drop_before(tick - _TICKS)
-            count = self.count
-        if not count or gap > _LONGEST:
-            count = gap = 0
-            self._oldest = self._newest = tick
-        block, slot = self._block, self._at + head
-        if count == size:
-            self._oldest += block.gap[slot + 1 if head + 1 < size else self._at] if size > 1 else gap
+        tick, gap = int(now * self._rate), 0
+        if self.count:
+            # A result that is handed over a little late never moves the clock back.
+            if tick > self._newest:
+                gap = tick - self._newest
+                if gap > _LONGEST or self._oldest < tick - _TICKS:
+                    gap = self._make_room(tick, gap)
+                self._newest = tick
         else:
-            count += 1
-        block.rtt[slot], block.code[slot], block.gap[slot] = rtt, code, gap
+            self._newest = self._oldest = tick
+        block, slot = self._block, self._head
+        block.rtt[slot], block.code[slot] = rtt, code
         block.packets[slot] = 1 if sent == 1 and not lost else min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4
-        self._newest += gap
-        self._head = head + 1 if head + 1 < size else 0
-        self.count = count
+        after = slot + 1 if slot + 1 < self._end else self._end - self.size
+        if self.count < self.size:
+            self.count += 1
+        elif after != slot:
+            self._oldest += block.gap[after]
+        else:
+            self._oldest = self._newest
+        block.gap[slot] = gap
+        self._head = after
+
+    def _make_room(self, tick: int, gap: int) -> int:
+        """Drop what is too old beside an attempt of `tick`; the gap it has then to the one before."""
+        self._drop_before(tick - _TICKS)
+        if gap > _LONGEST:
+            self.count = 0
+        if not self.count:
+            self._oldest = tick
+            return 0
+        return gap
 
     def age_out(self, now: Seconds) -> None:
         """Drop what is older than `age` at `now`."""
-        self._drop_before(self._tick(now) - _TICKS)
+        self._drop_before(int(now * self._rate) - _TICKS)
 
     def drop_since(self, since: Seconds) -> None:
         """Take back the attempts that ended after `since`."""
-        limit = self._tick(since)
+        limit = int(since * self._rate)
         while self.count and self._newest > limit:
-            self._head = (self._head - 1) % self.size
-            self._newest -= self._block.gap[self._at + self._head]
+            self._head = self._back(1)
+            self._newest -= self._block.gap[self._head]
             self.count -= 1
 
     def keep(self, newest: int) -> None:
@@ -114,7 +131,7 @@ class Ring:
 
     def close(self) -> None:
         """The room goes back; the ring is not used again."""
-        self._columns.give_back(self._block, self._at, self.size)
+        self._columns.give_back(self._block, self._end - self.size, self.size)
         self.count = 0
 
     def span(self, now: Seconds) -> Seconds:
@@ -123,10 +140,10 @@ class Ring:
 
     def rtts(self) -> array[float]:
         """Oldest first."""
-        start, column = self._head - self.count, self._block.rtt
-        if start >= 0:
-            return column[self._at + start : self._at + self._head]
-        return column[self._at + self.size + start : self._at + self.size] + column[self._at : self._at + self._head]
+        start, column = self._back(self.count), self._block.rtt
+        if start < self._head or not self.count:
+            return column[start : self._head]
+        return column[start : self._end] + column[self._end - self.size : self._head]
 
     def codes(self) -> bytearray:
         """Oldest first."""
@@ -148,13 +165,15 @@ class Ring:
         return sum(packets >> 4 for packets, rtt in pairs if rtt != math.inf)
 
     def _part(self, column: bytearray) -> bytearray:
-        start = self._head - self.count
-        if start >= 0:
-            return column[self._at + start : self._at + self._head]
-        return column[self._at + self.size + start : self._at + self.size] + column[self._at : self._at + self._head]
+        start = self._back(self.count)
+        if start < self._head or not self.count:
+            return column[start : self._head]
+        return column[start : self._end] + column[self._end - self.size : self._head]
 
-    def _tick(self, now: Seconds) -> int:
-        return round(now * _TICKS / self.age)
+    def _back(self, attempts: int) -> int:
+        """The slot so many attempts before the next one's."""
+        slot = self._head - attempts
+        return slot if slot >= self._end - self.size else slot + self.size
 
     def _drop_before(self, limit: int) -> None:
         while self.count and self._oldest < limit:
@@ -163,4 +182,4 @@ class Ring:
     def _drop_oldest(self) -> None:
         self.count -= 1
         if self.count:
-            self._oldest += self._block.gap[self._at + (self._head - self.count) % self.size]
+            self._oldest += self._block.gap[self._back(self.count)]

@@ -12,9 +12,10 @@ __all__ = ["Rounds"]
 _ROUNDS: Final = 3
 """What the connect limit looks at."""
 _NEWEST: Final = (1 << _ROUNDS) - 1
-"""The newest three, as bits."""
+"""The newest three in a row, as bits."""
 _SPAN: Final = 8
 """Rounds back from the newest that still count: as many as may be in flight. A byte, so a line pays for no object."""
+_MASK: Final = (1 << _SPAN) - 1
 
 
 class Rounds:
@@ -42,10 +43,16 @@ class Rounds:
     def ended(self, number: int, burst: int, ok: bool | None) -> None:
         """One of the `burst` attempts of round `number` ended; None: by our own fault, which tells nothing."""
         back = self._newest - number
-        if ok and back == -1 and self._known == _NEWEST and self._open is None:
-            # Nearly always: the next round, nothing else in flight. What follows would say the same, at twice the cost.
+        if ok and back < 0 and self._open is None:
+            # Nearly always: a newer round, nothing else in flight. What follows would say the same, at twice the cost.
             self._newest = number
-            self._ok = got_through = self._ok << 1 & _NEWEST | 1
+            ahead, known = -back if back > -_SPAN else _SPAN, self._known
+            if ahead > 1 or known != _NEWEST:
+                known = known << ahead & _MASK | 1
+                if known.bit_count() > _ROUNDS:
+                    known ^= 1 << known.bit_length() - 1
+                self._known, self.known = known, known.bit_count()
+            self._ok = got_through = (self._ok << ahead | 1) & known
             self.ok, self.last_ok = got_through.bit_count(), True
             return
         if back >= _SPAN or (back >= 0 and self._known >> back & 1):
@@ -69,10 +76,10 @@ class Rounds:
         self._count()
 
     def _settle(self, number: int, *, ok: bool) -> None:
-        ahead = max(0, number - self._newest)
-        self._known = self._known << ahead & (1 << _SPAN) - 1
-        self._ok = self._ok << ahead & (1 << _SPAN) - 1
-        self._newest += ahead
+        ahead = min(max(0, number - self._newest), _SPAN)
+        self._known = self._known << ahead & _MASK
+        self._ok = self._ok << ahead & _MASK
+        self._newest = max(number, self._newest)
         bit = 1 << self._newest - number
         self._known |= bit
         self._ok |= bit if ok else 0
