@@ -28,7 +28,7 @@ from reachline.net.lean import Lean
 from reachline.net.resolve import Resolver
 from reachline.net.result import Counters, Done, Phases
 from reachline.net.tls import Contexts
-from reachline.net.wheel import Wheel
+from reachline.net.wheel import NEVER, Wheel
 from reachline.talk.way import Way
 
 __all__ = ["Counters", "Done", "Engine", "Job", "Phases"]
@@ -93,6 +93,8 @@ class Engine:
         self._turning = False
         self._closed = False
         self._watchful = 0
+        self._promised = NEVER
+        """When the next turn is due."""
         self._tally = dict.fromkeys(Counters._fields, 0)
         self._started = self._finished = self._turns = self._lateness = self._worst_lateness = 0
 
@@ -115,7 +117,7 @@ class Engine:
             self._sweep()
         due = int(at * _NS)
         self._starts.add(due, (due, job))
-        if due < self._timer.armed_ns:
+        if due < self._timer.armed_ns and not self._turning:
             self.arm()
 
     def cancel(self, token: int) -> None:
@@ -180,8 +182,8 @@ class Engine:
     def _turn(self) -> None:
         now = self.ns()
         self._turns += 1
-        if (armed := self._timer.armed_ns) <= now:
-            lag = self._tally["lag_us"] = (now - armed) // 1_000
+        if self._promised <= now:
+            lag = self._tally["lag_us"] = (now - self._promised) // 1_000
             self._tally["worst_lag_us"] = max(self._tally["worst_lag_us"], lag)
         if self._take(now + _SLICE_NS):
             self._expire()
@@ -230,20 +232,21 @@ class Engine:
     def _begin(self) -> None:
         taken = self._taken = self._starts.take(self.ns(), STARTS)
         taken.reverse()
+        attempts, pings, route, add = self._attempts, self._pings, self._launcher.route, self._echo.add
         while taken:
             due, job = taken.pop()
             now = self.ns()
-            late = (now - due) // 1_000
-            self._started += 1
+            late, worst = (now - due) // 1_000, self._worst_lateness
+            serial = self._started = self._started + 1
             self._lateness += late
-            self._worst_lateness = max(self._worst_lateness, late)
-            way = self._launcher.route(job, now)
-            if len(self._attempts) + len(self._pings) >= self._limit:
-                self._shed(Attempt(job, self._started, late, now))
+            self._worst_lateness = max(worst, late)
+            way = route(job, now)
+            if len(attempts) + len(pings) >= self._limit:
+                self._shed(Attempt(job, serial, late, now))
             elif way is not None and way.lot is not None:
-                self._echo.add(way, late)
+                add(way, late)
             elif way is None or way.begin is None or not self._begin_lean(way, late, now):
-                attempt = self._attempts[self._started] = Attempt(job, self._started, late, now)
+                attempt = attempts[serial] = Attempt(job, serial, late, now)
                 self._launcher.launch(attempt, way, now)
         self._echo.flush()
 
@@ -385,7 +388,9 @@ class Engine:
             if now < armed <= now + _PULSE_NS:
                 return
             soonest = now + _PULSE_NS
-        if soonest != armed or armed <= now:
+        self._promised = max(now, soonest)
+        # One that has fired stays readable until it is set anew, and setting it for the past costs 20 us.
+        if soonest != armed and (soonest > now or armed > now):
             self._timer.arm(soonest)
 
 
