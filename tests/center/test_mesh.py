@@ -185,7 +185,7 @@ def test_what_is_old_is_stale_and_gives_way_to_the_other_ends_fresh_word():
 )
 def test_where_no_answer_comes_what_arrives_tells_which_way_is_dead(arrives_there, arrives_here, losing):
     """Nothing gets through one way: neither end hears an answer, but one of them still gets the other's questions."""
-    here = report("b", silent_ms=9_000, asked_ms=100 if arrives_here else 9_000)
+    here = report("b", silent_ms=5_050, asked_ms=100 if arrives_here else 4_950)
     there = report("a", silent_ms=9_000, asked_ms=100 if arrives_there else None)
 
     found = ways(matrix(a=[here], b=[there]))["a", "b"]
@@ -197,6 +197,12 @@ def test_while_one_end_says_nothing_no_way_is_called_dead():
     found = ways(matrix(a=[report("b", silent_ms=None, asked_ms=None)]))["a", "b"]
 
     assert (found["state"], found["silent"], found["losing"]) == ("silent", None, "")
+
+
+def test_the_last_word_of_an_agent_that_died_says_nothing_of_the_silence():
+    found = ways(matrix(a=[report("b", silent_ms=9_000, asked_ms=9_000)], b=[report("a")]))["a", "b"]
+
+    assert (found["state"], found["losing"]) == ("silent", "")
 
 
 def test_a_finding_of_before_the_silence_is_not_told_of_it():

@@ -119,17 +119,23 @@ class _View(NamedTuple):
         return "silent" if silent is None or silent > self.silent_ms else "heard"
 
     def _dead(self, one: str, other: str) -> Way:
-        """Which way nothing comes through, by what arrives at either end; nothing is said while only one end speaks."""
+        """Which way nothing comes through, by what arrives at either end.
+
+        Nothing is said unless both speak of the silence: the last word of an agent that died is of before.
+        """
         here, there = self._word(one, other), self._word(other, one)
-        if here is None or there is None or not (self._is_fresh(here) and self._is_fresh(there)):
+        if here is None or there is None or not (self._is_silent(here) and self._is_silent(there)):
             return Way.NEITHER
         is_dead, is_dead_back = not self._arrives(there), not self._arrives(here)
         return Way(Way.FORWARD * is_dead | Way.REVERSE * is_dead_back)
 
+    def _is_silent(self, told: _Told) -> bool:
+        return self._state(told) == "silent"
+
     def _arrives(self, told: _Told) -> bool:
-        """Whether the other one's questions come to who told this."""
+        """Whether the other one's questions come to who told this: half the silence is far from both, a moment ago and never."""
         asked = told.report.asked_ms
-        return asked is not None and asked <= self.silent_ms
+        return asked is not None and asked <= self.silent_ms // 2
 
 
 def _seconds(us: int | None) -> float | None:

@@ -219,7 +219,7 @@ def _mesh(document: Document) -> MeshRules:
     return MeshRules(
         enabled=document.mesh.enabled,
         interval_ms=round(1_000 * document.mesh.every),
-        peers=document.mesh.peers,
+        peers=document.mesh.most,
         # One heartbeat may be lost and one late, as for a vote.
         fresh_ms=max(round(2_500 * beat), _FRESH_MS),
         reached={name: agent.mesh for name, agent in document.agents.items() if agent.mesh},
