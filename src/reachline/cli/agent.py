@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from reachline.agent.pace import Close
 from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
 from reachline.cli.ending import stopped_by_signals
@@ -29,7 +30,11 @@ def command(
     region: Annotated[str, typer.Option(help="The zone's region.")] = "",
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", metavar="IP", help="Own address that probes leave from; several alternate."),
+        typer.Option(
+            "--source",
+            metavar="IP",
+            help="Own address that probes leave from; several alternate. `auto`: those beside the route's own; `route`: that alone.",
+        ),
     ] = None,
     mesh: Annotated[
         str,
@@ -63,6 +68,20 @@ def command(
     rate: Annotated[
         float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")
     ] = None,
+    network_rate: Annotated[
+        float | None,
+        typer.Option(help="Attempts a second to one /24 or /48 at most; beyond it rounds wait or are skipped."),
+    ] = None,
+    source_rate: Annotated[
+        float | None, typer.Option(help="Attempts a second from one own address at most; beyond it likewise.")
+    ] = None,
+    attempts: Annotated[
+        int | None, typer.Option(help="Attempts under way at most; unset: as many as descriptors allow.")
+    ] = None,
+    close: Annotated[
+        Close | None,
+        typer.Option(help="How probes close; auto: by FIN unless that would use up the ports to a target."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all chance (jitter, back-off), so that a run repeats.")] = None,
     log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
@@ -72,7 +91,14 @@ def command(
     It waits for a center that is away, and keeps its reports. Ends cleanly on SIGINT and SIGTERM. A token is read from
     REACHLINE_AGENT_TOKEN.
     """
-    given = {"rate": rate, "seed": seed}
+    given: dict[str, object] = {
+        "rate": rate,
+        "network_rate": network_rate,
+        "source_rate": source_rate,
+        "attempts": attempts,
+        "close": close,
+        "seed": seed,
+    }
     settings = checked(
         id=name,
         centers=tuple(center),

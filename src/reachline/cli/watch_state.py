@@ -81,6 +81,8 @@ class Watched:
         self.newest: Attempt | None = None
         self.reading, self.figures = Reading(kind=target.kind), Figures()
         self.rounds = 0
+        self.paths = ""
+        """What is known of a dead path among equal ones, in words."""
         self._rules = rules
         self._row = NEW
         self._vote: Vote | None = None
@@ -128,6 +130,7 @@ class Watched:
             said.append(_told(self._vote))
         elif self.health in (Health.DEGRADED, Health.UNHEALTHY):
             said.append(f"recovering: {self._row.good} of {self._rules.patience.recover} good rounds")
+        said.append(self.paths)
         return "; ".join(filter(None, said))
 
     def _fault(self) -> str:
@@ -176,6 +179,7 @@ class Watch:
     def ended(self, probed: Probed, attempt: Attempt, now: Seconds) -> Watched:
         """An attempt is in its window; the row it belongs to."""
         row = self.rows[probed.line.line]
+        row.paths = _paths(probed)
         row.ended(attempt, *probed.window.summary(now))
         probed.settle()
         return row
@@ -204,6 +208,14 @@ class Watch:
         """One target now."""
         (probed,) = prober.lines[row.target.text]
         return row.sight(prober.address(probed))
+
+
+def _paths(probed: Probed) -> str:
+    found = probed.paths.finding if probed.paths else None
+    if found is None or not found.tried:
+        return ""
+    bucket, shift = (found.pattern.bucket, found.pattern.shift) if found.pattern else (None, 0)
+    return words.paths(found.dead, found.tried, parts=found.parts or 0, bucket=bucket, shift=shift)
 
 
 def _told(vote: Vote) -> str:
