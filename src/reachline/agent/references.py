@@ -24,6 +24,8 @@ _OWN: Final = "~"
 """Begins the id of a line that is our own: no cluster's name can."""
 EVERY_MS: Final = 1_000
 """Of a reference target. One failed round must be known before a line's three are, or we would report our own fault."""
+_ROUNDS: Final = 3
+"""Rounds that are known of a line at most (`core.rounds`)."""
 _ASKED_MS: Final = 2_000
 """Of the connectivity check, somebody's server: at the shortest usual interval of a suspect line."""
 
@@ -127,8 +129,10 @@ class References:
             return rounds.last_ok
         if line not in self._answered:
             return None
-        # Gateways answer echo requests when they have time to: a single one left out means nothing.
-        return rounds.ok > 0 if reference.part is _Part.GATEWAY else rounds.last_ok
+        if reference.part is _Part.LOOPBACK:
+            return rounds.last_ok
+        # Gateways answer echo requests when they have time to: only three in a row left out mean something.
+        return True if rounds.ok else False if rounds.known == _ROUNDS else None
 
 
 def _kind(target: str) -> Kind:

@@ -1,0 +1,222 @@
+"""How an agent judges itself: on real sockets, by what it can and cannot reach."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+from random import Random
+
+import pytest
+from tests.agent.peer import Center, Door, agent, line, plan_of, probe, settings, target
+
+from reachline.agent.passive import Passive
+from reachline.agent.prober import Prober
+from reachline.agent.references import References, is_own
+from reachline.agent.selfcheck import SelfCheck
+from reachline.agent.settings import checked
+from reachline.errors import ConfigError
+from reachline.model import Failure, Seconds, Zone
+from reachline.testing.wait import until
+from reachline.wire.frame import LinePlan
+
+LATEST: Seconds = 30.0
+
+
+def go(work: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(LATEST):
+            await work
+
+    asyncio.run(bounded())
+
+
+class Own:
+    """An agent's opinion of itself with everything it is made of, and nothing that reports."""
+
+    def __init__(self, prober: Prober, references: References) -> None:
+        self.prober, self.references = prober, references
+        self.trust = SelfCheck(prober, Passive(), references, now=asyncio.get_running_loop().time())
+
+    def adopt(self, *lines: LinePlan) -> None:
+        self.prober.adopt((*self.references.plans, *lines), at_once=True)
+
+    def look(self) -> list[str]:
+        """The doubts of one more heartbeat; late timers aside, for they are the test machine's."""
+        self.trust.look(asyncio.get_running_loop().time())
+        assert self.trust.doubts == () or self.trust.score
+        return [doubt for doubt in self.trust.doubts if "timers" not in doubt]
+
+    def fail(self, name: str, rounds: int = 3) -> None:
+        """The newest rounds of one of our own lines end without an answer."""
+        (probed,) = (probes[0] for own, probes in self.prober.lines.items() if own.startswith(name))
+        for _ in range(rounds):
+            probed.number += 1
+            now = asyncio.get_running_loop().time()
+            probed.window.record(now, Failure.TIMEOUT, None, number=probed.number)
+
+    def turn(self, line: str, zone: Zone) -> None:
+        self.prober.lines[line][0].zone = zone
+
+    def known(self, name: str) -> bool:
+        probes = (probes[0] for own, probes in self.prober.lines.items() if own.startswith(name))
+        return any(probed.window.rounds.last_ok for probed in probes)
+
+
+@contextlib.asynccontextmanager
+async def own(*targets: str, gateway: str = "") -> AsyncIterator[Own]:
+    async with References(targets, gateway=lambda: gateway) as references, Prober(rng=Random(1)) as prober:
+        yield Own(prober, references)
+
+
+def test_a_reference_that_is_lost_raises_the_doubt_and_its_return_lets_it_fade() -> None:
+    async def work() -> None:
+        async with target() as far, Door() as near, own(far, near.url) as ours:
+            ours.adopt()
+            await until(lambda: ours.known("~reference") and ours.known("~loopback"), what="references that answer")
+            assert ours.look() == []
+
+            ours.fail(f"~reference/{near.url}", 1)
+
+            assert ours.look() == [f"reference {near.url} does not answer"]
+            assert not ours.trust.is_void
+            await until(lambda: not ours.look() and not ours.trust.score, what="a doubt that faded")
+
+    go(work())
+
+
+def test_an_agent_without_references_is_cut_off_when_its_gateway_is_gone_and_no_line_gets_through() -> None:
+    async def work() -> None:
+        async with target() as good, own(gateway="127.0.0.1") as ours:
+            ours.adopt(line("a", good, probe(every=60_000)))
+            await until(lambda: ours.known("~gateway") and ours.known("c/a"), what="gateway and line that answer")
+            assert ours.look() == []
+
+            ours.fail("~gateway", 2)
+            assert ours.look() == []
+            ours.fail("~gateway", 1)
+            assert ours.look() == ["the gateway 127.0.0.1 does not answer"]
+            ours.fail("c/a", 1)
+            doubts = ours.look()
+
+            assert ours.trust.is_void
+            assert doubts[-1] == "results are void: the gateway 127.0.0.1 does not answer, and no line does"
+
+    go(work())
+
+
+def test_a_gateway_that_never_answered_says_nothing() -> None:
+    async def work() -> None:
+        async with own(gateway="127.0.0.1") as ours:
+            ours.adopt()
+            ours.fail("~gateway", 3)
+
+            assert ours.look() == []
+
+    go(work())
+
+
+def test_most_lines_turning_bad_at_once_speak_against_us_once() -> None:
+    async def work() -> None:
+        async with own() as ours:
+            lines = [line(name, f"tcp://10.0.0.{name}:1", probe(every=60_000)) for name in "1234"]
+            ours.adopt(*lines)
+            ours.look()
+            for name in "123":
+                ours.turn(f"c/{name}", Zone.F)
+
+            assert ours.look() == ["3 of 4 lines turned bad at once"]
+            assert ours.look() == []
+
+    go(work())
+
+
+def test_lines_that_share_a_group_may_turn_bad_at_once() -> None:
+    async def work() -> None:
+        async with own() as ours:
+            ours.adopt(
+                *(line(name, f"tcp://10.0.0.{name}:1", probe(every=60_000), groups=("fibre-7",)) for name in "123")
+            )
+            ours.look()
+            for name in "123":
+                ours.turn(f"c/{name}", Zone.F)
+
+            assert ours.look() == []
+
+    go(work())
+
+
+def test_timers_that_fire_late_are_told_with_by_how_much() -> None:
+    async def work() -> None:
+        async with own() as ours:
+            ours.adopt(line("a", "tcp://127.0.0.1:1", probe(every=100)))
+            ours.look()
+            _busy(0.3)
+            await until(lambda: ours.look() or ours.trust.doubts, what="late timers")
+
+            assert ours.trust.doubts[0].startswith("own timers fired ")
+            assert ours.trust.score >= 1
+
+    go(work())
+
+
+def _busy(seconds: Seconds) -> None:
+    """Holds the loop, as a slow agent does."""
+    clock = asyncio.get_running_loop().time
+    until_then = clock() + seconds
+    while clock() < until_then:
+        pass
+
+
+class Page:
+    """A page whose status a test sets."""
+
+    def __init__(self) -> None:
+        self.status = 204
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.1 {self.status} Said\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+        writer.close()
+
+
+def test_while_the_connectivity_check_fails_results_are_void_and_the_heartbeat_says_why() -> None:
+    async def scenario(page: Page, url: str, center: Center) -> None:
+        def is_void() -> bool:
+            return bool(center.reports("c/good")) and center.reports("c/good")[-1].reading.void
+
+        await until(lambda: center.reports("c/good") and not is_void(), what="reports that count")
+        page.status = 500
+        await until(is_void, what="void readings")
+        why = f"results are void: the connectivity check {url} fails"
+        await until(lambda: why in center.beats[-1].doubts, what="the reason in the heartbeat")
+        assert center.beats[-1].doubt >= 1
+        page.status = 204
+        await until(lambda: not is_void(), what="readings that count again")
+        await until(lambda: why not in center.beats[-1].doubts, what="a heartbeat without the reason")
+        assert not any(is_own(report.line) for beat in center.beats for report in beat.reports)
+
+    async def work() -> None:
+        page = Page()
+        async with (
+            target() as good,
+            Center("127.0.0.1:0") as center,
+            await asyncio.start_server(page.serve, "127.0.0.1", 0) as server,
+        ):
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            center.plan = plan_of(line("good", good))
+            async with agent(settings(center, connectivity=url)):
+                await scenario(page, url, center)
+
+    go(work())
+
+
+@pytest.mark.parametrize("wrong", ["tcp://10.0.0.1:443", "nonsense", "https://"])
+def test_a_connectivity_check_is_a_page(wrong: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(id="v1", centers=("127.0.0.1:7600",), connectivity=wrong)
+
+    assert str(caught.value).startswith("--connectivity: ")
+    assert "\n" not in str(caught.value)
