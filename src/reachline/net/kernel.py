@@ -60,6 +60,9 @@ INFO_SIZE: Final = INFO.size
 SYN_AGAIN_US: Final = 1_000_000
 """A SYN or SYN-ACK is repeated after a second at the earliest (RFC 6298)."""
 _TIMESPEC: Final = struct.Struct("=qq")
+_TIMESPEC_SIZE: Final = _TIMESPEC.size
+_unpack_timespec: Final = _TIMESPEC.unpack
+_SOL_SOCKET: Final = socket.SOL_SOCKET
 _NS: Final = 1_000_000_000
 
 _UNREACHABLE: Final = frozenset(
@@ -127,9 +130,10 @@ def retransmits(info: Callable[[int, int, int], bytes]) -> int:
 def stamp(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
     """When the kernel received it, ns of CLOCK_REALTIME, from the ancillary data of `recvmsg`; None without one."""
     for level, kind, raw in ancillary:
-        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(raw) >= _TIMESPEC.size:
-            seconds, nanos = _TIMESPEC.unpack_from(raw)
-            return int(seconds) * _NS + int(nanos)
+        if kind == SO_TIMESTAMPNS and level == _SOL_SOCKET and len(raw) == _TIMESPEC_SIZE:
+            seconds, nanos = _unpack_timespec(raw)
+            at: int = seconds * _NS + nanos
+            return at
     return None
 
 

@@ -114,7 +114,7 @@ class Plain:
             return
         connect = self._connect_us
         total = (self._mono - self.began) // 1_000 + rtt
-        phases = Phases(resolve=0, connect=connect, first=rtt, total=total)
+        phases = Phases(0, connect, None, None, rtt, total)
         self._lane.arrived(self, rtt, _KERNEL, connect + rtt, status, phases)
 
     def _reconsider(self) -> Attempt:

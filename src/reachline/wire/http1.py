@@ -26,7 +26,17 @@ _HEAD: Final = re.compile(rb"HTTP/1\.\d (\d{3})(?: [^\r\n]*)?((?:\r?\n[^\s:][^:\
 _HEADER: Final = re.compile(rb"\n([^:\r\n]+?)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r?\n|$)")
 _FRAMING: Final = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 """Found in C: a probe reads one head each time, and these two headers of it."""
-_LENGTH: Final = b"\ncontent-length: "
+_OTHER: Final = rb"(?:(?!content-length|transfer-encoding)[^\s:][^:\r\n]*:[^\r\n]*\r\n)*"
+_SIZED: Final = re.compile(
+    rb"(?-i:HTTP)/1\.\d ([2-5]\d\d)(?: [^\r\n]*)?\r\n"
+    + _OTHER
+    + rb"content-length: (\d{1,%d})\r\n" % _MAX_DIGITS
+    + _OTHER
+    + rb"\r\n",
+    re.IGNORECASE,
+)
+"""A head as nearly all are: strict line ends, one content-length that is a number, no other framing."""
+_FINAL: Final = 200
 _BODILESS: Final = frozenset((204, 304))
 
 
@@ -45,22 +55,15 @@ def whole(data: bytes, *, to_head: bool = False) -> int:
 
     Never says more than `Response` would: a body by one content-length or none at all, no interim response.
     """
+    if not to_head and (match := _SIZED.match(data)):
+        status, end = int(match[1]), match.end()
+        is_whole = status in _BODILESS or len(data) - end >= int(match[2])
+        return status if is_whole and end <= MAX_HEAD else 0
     end = data.find(b"\r\n\r\n")
     if end < 0 or end > MAX_HEAD - 4 or not (match := _HEAD.fullmatch(data, 0, end)):
         return 0
     status = int(match[1])
-    if status < 200:
-        return 0
-    if to_head or status in _BODILESS:
-        return status
-    fields = match[2].lower()
-    at = fields.find(_LENGTH) + len(_LENGTH)
-    if at < len(_LENGTH) or b"transfer-encoding" in fields or fields.count(b"content-length") != 1:
-        return 0
-    length = fields[at : at + _MAX_DIGITS + 1].split(b"\r", 1)[0]
-    if not length.isdigit() or len(length) > _MAX_DIGITS:
-        return 0
-    return status if len(data) - end - 4 >= int(length) else 0
+    return status if status >= _FINAL and (to_head or status in _BODILESS) else 0
 
 
 class _Part(Enum):
