@@ -169,3 +169,11 @@ def test_watch_looks_through_proxies(tmp_path: Path) -> None:
     assert {(each["state"], each["clock"], each["ok"]) for each in last.values()} == {("healthy", "rx_stamp", True)}
     assert "ge%2Cheim" not in done.stdout
     assert "ge,heim" not in done.stdout
+
+
+def test_a_login_in_a_target_is_an_option_and_not_shown() -> None:
+    [target] = read_targets(("redis://bob:p%40w@h/2",), Pace())
+
+    assert target.text == "redis://***@h/2"
+    assert target.plan.target == "redis://h:6379/2"
+    assert target.plan.probes[0].options == {"user": "bob", "password": "p@w"}

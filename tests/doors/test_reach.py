@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reachline.doors import reach
+from reachline.doors import reach, reference
 from reachline.doors.probe import Probe
 from reachline.doors.probing import Probes
 from reachline.doors.settings import Document
@@ -212,6 +212,22 @@ def test_secrets_of_every_kind_are_filled_in() -> None:
     options = [probe.options for line in planned(document) for probe in line.probes if probe.kind is not Kind.TCP]
 
     assert options == [{"password": "geheim"}, {"headers": "x-key: k-geheim"}]
+
+
+def test_a_login_in_a_lines_url_is_its_own_and_no_part_of_its_endpoint() -> None:
+    text = """
+clusters:
+  c:
+    lines: {a: "redis://:${env:PW}@h", b: {to: "redis://bob:p%40w@h:1"}, d: "redis://h:2"}
+    probes: {redis: {user: u, password: base}}
+"""
+    document = reach.read(text, name="a", environ={"PW": "a/@b"})
+    lines = planned(document)
+    logins = [plan.options for line in lines for plan in line.probes if plan.kind is Kind.REDIS]
+
+    assert logins == [{"password": "a/@b"}, {"user": "bob", "password": "p@w"}, {"user": "u", "password": "base"}]
+    assert [line.target for line in lines] == ["redis://h:6379", "redis://h:1", "redis://h:2"]
+    assert "p%40w" not in str(list(reference.values(document)))
 
 
 @pytest.mark.parametrize("kind", list(TABLE))

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from reachline.agent.prober import OWN_SERVER
 from reachline.cli.watch_ways import parted, shown
-from reachline.doors.addresses import SCHEMES, parse_target
+from reachline.doors.addresses import SCHEMES, login_of, parse_target
 from reachline.doors.outbounds import DIRECT
 from reachline.doors.probing import Probes
 from reachline.doors.units import refuse
@@ -83,14 +83,14 @@ def _target(text: str, name: str, pace: Pace) -> Target:
         )
     endpoint = replace(endpoint, family=way.family or endpoint.family)
     kind = SCHEMES[endpoint.scheme].kinds[0]
-    options = asked | {key: _typed(kind, key, value) for key, value in said.items()}
+    options = asked | _login(url, endpoint) | {key: _typed(kind, key, value) for key, value in said.items()}
     build(kind, endpoint, options)
     if way.via != DIRECT and (reason := hop.why_not(kind)):
         raise refuse(f"cannot go by way of a proxy: {reason}", "drop via, or watch a tcp:// port of the same machine")
     probe = _probe(kind, pace, options)
     plan = LinePlan(
         line=name,
-        target=url,
+        target=url if url == OWN_SERVER else str(endpoint),
         via=way.via,
         source=way.source,
         interface=way.interface,
@@ -119,6 +119,13 @@ def _typed(kind: Kind, name: str, value: str) -> Option:
     if bool in types and value in _TRUTH:
         return _TRUTH[value]
     return int(value) if int in types and value.isdecimal() and value.isascii() and len(value) < _DIGITS else value
+
+
+def _login(url: str, endpoint: Endpoint) -> dict[str, Option]:
+    """User and password of `redis://user:password@host`, which are options of the kind and no part of the endpoint."""
+    if not SCHEMES[endpoint.scheme].has_login:
+        return {}
+    return {name: value for name, value in zip(("user", "password"), login_of(url), strict=True) if value}
 
 
 def _is_question(url: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from reachline.doors import outbounds
+from reachline.doors.addresses import masked
 from reachline.doors.units import refuse
 from reachline.talk.secure import is_address
 
@@ -89,7 +90,7 @@ def parted(text: str) -> Parted:
 
 def shown(text: str) -> str:
     """The target as it may be shown: as it was typed, but for passwords."""
-    return _url(text) + "".join(piece.mark + _open(piece) for piece in _pieces(text))
+    return masked(_url(text)) + "".join(piece.mark + _open(piece) for piece in _pieces(text))
 
 
 def _open(piece: _Piece) -> str:

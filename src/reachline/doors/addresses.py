@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, WithJsonSchema
 
@@ -27,8 +27,10 @@ __all__ = [
     "Sources",
     "Target",
     "derived_names",
+    "has_login",
     "is_public",
     "located",
+    "login_of",
     "masked",
     "parse_target",
 ]
@@ -51,6 +53,8 @@ class Scheme(NamedTuple):
     has_port: bool = True
     has_path: bool = False
     """Whether a path means something to the kind."""
+    has_login: bool = False
+    """Whether it may say `user:password@`, which is no part of the endpoint."""
 
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
@@ -62,12 +66,14 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "icmp": Scheme((Kind.ICMP,), has_port=False),
     "grpc": Scheme((Kind.GRPC, Kind.TCP), has_path=True),
     "grpcs": Scheme((Kind.GRPC, Kind.TCP, Kind.TLS), port=443, has_path=True),
-    "redis": Scheme((Kind.REDIS, Kind.TCP), port=6379, has_path=True),
-    "rediss": Scheme((Kind.REDIS, Kind.TCP, Kind.TLS), port=6379, has_path=True),
+    "redis": Scheme((Kind.REDIS, Kind.TCP), port=6379, has_path=True, has_login=True),
+    "rediss": Scheme((Kind.REDIS, Kind.TCP, Kind.TLS), port=6379, has_path=True, has_login=True),
     "udp": Scheme((Kind.UDP,)),
 }
 """Schemes a line may have."""
-_LOGINS: Final = dict.fromkeys(("redis", "rediss"), "credentials are probes.redis.user and probes.redis.password")
+_REFERENCE: Final = re.compile(r"\$\{(?:env|file):[^}]*\}")
+_MAX_NETLOC: Final = 800
+"""A login of 512, percent-encoded in part, a host of 253, a port."""
 _USUAL_PORTS: Final = {"grpc": 50051, "udp": 7}
 """For a hint only: no registry gives gRPC a port, and few machines still run echo."""
 _USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
@@ -83,14 +89,16 @@ def _name(text: str) -> str:
 
 
 def parse_target(text: str) -> Endpoint:
-    """The endpoint of a line's URL; PydanticCustomError says which part is wrong."""
-    parts = _split(text, "tcp://10.0.0.1:443 or https://a.example/healthz")
+    """The endpoint of a line's URL; PydanticCustomError says which part is wrong. A login is read by `login_of`."""
+    parts = _split(_without_references(text), "tcp://10.0.0.1:443 or https://a.example/healthz")
     if (scheme := SCHEMES.get(parts.scheme)) is None:
         raise refuse(f"must begin with one of {_listed(SCHEMES)}", _guess_scheme(text))
-    if parts.username is not None or parts.fragment:
-        raise refuse(
-            "takes no user, password or fragment", _LOGINS.get(parts.scheme, "credentials are probes.http.headers")
-        )
+    if parts.fragment or (parts.username is not None and not scheme.has_login):
+        raise refuse("takes no user, password or fragment", "credentials for HTTP probes are headers")
+    if parts.username is not None and not parts.password:
+        raise refuse("names a user without a password", f"write it as {parts.scheme}://user:password@host")
+    if len(parts.netloc) > _MAX_NETLOC:
+        raise refuse(f"has more than {_MAX_NETLOC} characters before its path")
     host = _host(parts)
     port = _port(parts, text)
     port = port or scheme.port or 0
@@ -111,6 +119,24 @@ def parse_target(text: str) -> Endpoint:
         path=path if path != "/" or parts.scheme.startswith("http") else "",
         family=_family(host),
     )
+
+
+def login_of(text: str) -> tuple[str, str]:
+    """User and password of a line's URL whose references are filled in; empty texts where it names none."""
+    parts = urlsplit(text)
+    return unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def has_login(text: str) -> bool:
+    """Whether a target is of a scheme whose URL may hold a login."""
+    scheme = SCHEMES.get(text.partition(":")[0].lower())
+    return scheme is not None and scheme.has_login
+
+
+def _without_references(text: str) -> str:
+    """The URL with `x` for each reference in its login: `${file:/run/pw}` would end the host too early."""
+    login, at, rest = text.rpartition("@")
+    return _REFERENCE.sub("x", login) + at + rest if at and has_login(text) else text
 
 
 def _target(text: str) -> str:

@@ -57,7 +57,7 @@ This page is written from the settings themselves (`make docs` and a test hold i
   stand twice. Anchors and aliases work, merge keys (`<<`) and tags do not.
 - **Line ids** are `cluster/line[@origin]`, the same in CLI, API, metrics and journal. Lines in a plain list are named after
   their host; the next of the same host gets its port, or else a number.
-- **Secrets**: tokens, header values and the password in a `via` URL may be `${{env:NAME}}` or `${{file:/path}}`. They are filled in
+- **Secrets**: tokens, header values and the password in a `via` or `redis://` URL may be `${{env:NAME}}` or `${{file:/path}}`. They are filled in
   after the document was checked and are never shown, journalled or logged.
 - **Reload**: a changed file is read again within a second and swapped whole, or refused whole and the old one stays.
   Keys under `center` take effect at the next start, and the log says so.

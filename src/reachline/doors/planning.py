@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from pydantic import SecretStr
 
 from reachline.doors.addresses import SCHEMES
@@ -44,13 +45,25 @@ def why_not(endpoint: Endpoint, kind: Kind, probes: Probes) -> str:
     return probes.of(kind).misfit(endpoint)
 
 
-def probe_plans(endpoint: Endpoint, found: Effective, via: str = DIRECT) -> tuple[ProbePlan, ...]:
-    """What an agent must send to this line, how often, and how it sums it up."""
-    settings, kinds = found.settings, kinds_of(endpoint, found, via)
-    return tuple(_plan(endpoint, kind, found, alone=len(kinds) == 1, window=settings.window.samples) for kind in kinds)
+def probe_plans(
+    endpoint: Endpoint, found: Effective, via: str = DIRECT, *, login: tuple[str, str] = ("", "")
+) -> tuple[ProbePlan, ...]:
+    """What an agent must send to this line, how often, and how it sums it up. `login` is the line's own user and password."""
+    kinds = kinds_of(endpoint, found, via)
+    plans = (_plan(endpoint, kind, found, alone=len(kinds) == 1) for kind in kinds)
+    return tuple(_signed_in(plan, login) for plan in plans)
 
 
-def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool, window: int) -> ProbePlan:
+def _signed_in(plan: ProbePlan, login: tuple[str, str]) -> ProbePlan:
+    """A login of the line's URL stands before the cluster's."""
+    if not login[1] or plan.kind is not Kind.REDIS:
+        return plan
+    said = {name: value for name, value in zip(("user", "password"), login, strict=True) if value}
+    others = {name: value for name, value in plan.options.items() if name not in {"user", "password"}}
+    return msgspec.structs.replace(plan, options=others | said)
+
+
+def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool) -> ProbePlan:
     probes = found.settings.probes
     probe = probes.of(kind)
     every, burst = _pace(endpoint, kind, found)
@@ -62,7 +75,7 @@ def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool, wind
         timeout_ms=_ms(probe.timeout),
         patience_ms=_ms(probe.tail),
         burst=burst,
-        window=window,
+        window=found.settings.window.samples,
         max_age_ms=_ms(found.settings.window.max_age),
         options=options_of(endpoint, kind, probes),
     )

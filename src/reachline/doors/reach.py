@@ -14,7 +14,7 @@ from typing import Final
 
 from reachline.core.rules import BreakerRules, FaultRules, Limit, LocalRules, QuorumRules, Rules, with_tables
 from reachline.core.rules import Patience as PatienceRules
-from reachline.doors.addresses import is_public
+from reachline.doors.addresses import is_public, login_of
 from reachline.doors.effective import Effective, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS, RateLimit, RttLimit
 from reachline.doors.outbounds import without_password
@@ -232,7 +232,7 @@ def _watched(document: Document, found: Effective, line: LineId, settings: LineS
         interface=settings.interface,
         family=endpoint.family,
         alpha_milli=_milli(found.settings.window.alpha),
-        probes=probe_plans(endpoint, found, settings.via),
+        probes=probe_plans(endpoint, found, settings.via, login=login_of(document.revealed(settings.to))),
         groups=(*settings.groups, *((settings.provider,) if settings.provider else ())),
         mark=settings.mark or 0,
     )

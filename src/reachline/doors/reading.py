@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import SecretStr, ValidationError
 
+from reachline.doors.addresses import has_login
 from reachline.doors.checks import checked
 from reachline.doors.composer import Composed, Trouble, compose, walk
 from reachline.doors.origin import REFERENCE, Origin, Path, Places, read_secret, resolve
@@ -147,7 +148,9 @@ def _cut(data: dict[str, Any], path: Path) -> Path:
     return path
 
 
-_MAY_REFER: Final = "only via, headers, passwords and tokens are filled in; elsewhere write the value itself"
+_MAY_REFER: Final = (
+    "only via, headers, passwords, tokens and logins of redis:// are filled in; elsewhere write the value itself"
+)
 
 
 def _references(
@@ -158,7 +161,7 @@ def _references(
     secrets: dict[str, str] = {}
     for path, value in walk(data):
         for reference in REFERENCE.findall(value) if isinstance(value, str) else ():
-            if not _may_refer(path):
+            if not _may_refer(path, value):
                 findings.append(Finding(path=path, rule="holds a reference where none is read", hint=_MAY_REFER))
                 continue
             answer, (rule, hint) = resolve(reference, environ, secret_file)
@@ -169,10 +172,14 @@ def _references(
     return tuple(findings), secrets
 
 
-def _may_refer(path: Path) -> bool:
-    return bool(path) and (
-        path[-1] in {"via", "token", "password"} or (len(path) > 1 and path[-2] in {"via", "headers"})
-    )
+def _may_refer(path: Path, value: str) -> bool:
+    """Whether references are filled in here: in a way out, a token, a password, a header, and the login of a line's URL."""
+    if path and path[-1] in {"via", "token", "password"}:
+        return True
+    if len(path) < 2:
+        return False
+    is_line = path[-1] == "to" or path[-2] == "lines"
+    return path[-2] in {"via", "headers"} or (is_line and has_login(value))
 
 
 def _filled(document: Document, secrets: Mapping[str, str]) -> Document:
