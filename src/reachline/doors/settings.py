@@ -77,8 +77,9 @@ class LineSettings(Settings):
     """One way to reach the other side. A URL alone stands for `{to: URL}`."""
 
     to: Target = Field(
+        repr=False,
         description="tcp://host:port, http(s)://host/path, tls://host:port, grpc(s)://host:port/service, redis(s)://host, "
-        "udp://host:port, dns://server/name or icmp://host."
+        "udp://host:port, dns://server/name or icmp://host.",
     )
     via: Outbound = Field(
         "direct",
