@@ -28,10 +28,11 @@ async def serve(reader, writer):
         writer.write(data)
 async def main():
     async with await asyncio.start_server(serve, sys.argv[1], int(sys.argv[2])):
+        print(0, flush=True)
         await asyncio.Event().wait()
 asyncio.run(main())
 """
-"""Echoes, and says how many connections were ever made to it."""
+"""Echoes, and says how many connections were ever made to it, from 0 once it listens."""
 BUSINESS = """
 import asyncio, sys
 async def keep_alive(host, port):
@@ -73,21 +74,19 @@ class PassiveWorld(World):
 @contextmanager
 def behind(directory: Path, box: Box) -> Iterator[tuple[PassiveWorld, Path]]:
     """Server, business and agent running; what the server says of its connections."""
-    said = directory / "server.log"
-    with (
-        started(box.inside(sys.executable, "-c", SERVER, "0.0.0.0", str(PORT)), log=said),  # noqa: S104
-        started(
-            (sys.executable, "-c", BUSINESS, str(PORT), box.address(1), box.address(2)), log=directory / "business.log"
-        ),
-    ):
-        eventually(lambda: said.read_text().split(), within=20, what="the business has connected")
-        world = PassiveWorld(directory, box)
-        try:
-            world.start()
-            yield world, said
-        finally:
-            for name in tuple(world.running):
-                world.kill(name)
+    said, business = directory / "server.log", (sys.executable, "-c", BUSINESS, str(PORT))
+    server = box.inside(sys.executable, "-c", SERVER, "0.0.0.0", str(PORT))
+    with started(server, log=said):
+        eventually(lambda: said.read_text().split(), within=20, what="the server listens")
+        with started((*business, box.address(1), box.address(2)), log=directory / "business.log"):
+            eventually(lambda: "8" in said.read_text().split(), within=20, what="the business has connected")
+            world = PassiveWorld(directory, box)
+            try:
+                world.start()
+                yield world, said
+            finally:
+                for name in tuple(world.running):
+                    world.kill(name)
 
 
 def test_a_programs_lossy_keep_alive_traffic_degrades_its_line_and_no_probe_is_sent(tmp_path: Path) -> None:
