@@ -284,8 +284,13 @@ class Prober:
     def _start(self, probed: Probed, due: tempo.Due, now: Seconds) -> None:
         every, burst = self.every(probed), probed.plan.burst
         if now - due.grid > every:
-            due = tempo.next_due(probed.place, every, probed.last, now, self._rng)
+            # From the round that is late: a line that had none yet would be put off as if it were new.
+            due = tempo.next_due(probed.place, every, due.grid - every, now, self._rng)
             self._skip(probed, Skip.LATE, due.skipped)
+            if due.at > now + _AHEAD:
+                # Started now it would move the rate's next moment there, and all others would wait for it.
+                self._appoint(probed, due)
+                return
         probed.last = due.grid
         if probed.is_full:
             self._skip(probed, Skip.OVERLAP, 1)
