@@ -230,37 +230,34 @@ class Engine:
             self._overdue(token)
 
     def _begin(self) -> None:
+        """Begin what is due: by the lean machine of its route, if there is one and it can, else by the ordinary one."""
         taken = self._taken = self._starts.take(self.ns(), STARTS)
         taken.reverse()
-        attempts, pings, route, add = self._attempts, self._pings, self._launcher.route, self._echo.add
+        attempts, pings, add = self._attempts, self._pings, self._echo.add
+        route, expect = self._launcher.route, self._deadlines.add
         while taken:
             due, job = taken.pop()
             now = self.ns()
-            late, worst = (now - due) // 1_000, self._worst_lateness
+            late = (now - due) // 1_000
             serial = self._started = self._started + 1
             self._lateness += late
-            self._worst_lateness = max(worst, late)
+            if late > self._worst_lateness:  # noqa: PLR1730  max() takes four times as long
+                self._worst_lateness = late
             way = route(job, now)
             if len(attempts) + len(pings) >= self._limit:
                 self._shed(Attempt(job, serial, late, now))
             elif way is not None and way.lot is not None:
                 add(way, late)
-            elif way is None or way.begin is None or not self._begin_lean(way, late, now):
+            elif way is not None and way.begin and (lean := way.begin(self, way, serial, late, now)):
+                attempts[serial] = lean
+                deadline = lean.deadline
+                if deadline > self._watchful:  # noqa: PLR1730
+                    self._watchful = deadline
+                expect(deadline, serial)
+            else:
                 attempt = attempts[serial] = Attempt(job, serial, late, now)
                 self._launcher.launch(attempt, way, now)
         self._echo.flush()
-
-    def _begin_lean(self, way: Route, lateness_us: int, now: int) -> bool:
-        """Whether a lean machine could take it."""
-        assert way.begin is not None
-        attempt = way.begin(self, way, self._started, lateness_us, now)
-        if attempt is None:
-            return False
-        self._attempts[attempt.serial] = attempt
-        deadline = attempt.deadline
-        self._watchful = max(self._watchful, deadline)
-        self._deadlines.add(deadline, attempt.serial)
-        return True
 
     # -- what machines use ----------------------------------------------------------------------------------------------
 

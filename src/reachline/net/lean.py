@@ -18,6 +18,7 @@ from reachline.net.result import Phases
 __all__ = ["Begin", "Lane", "Lean", "connecting", "opened"]
 
 _FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
+_STREAM: Final = SOCK_STREAM | _FLAGS
 _STARTED: Final = (errno.EINPROGRESS, 0)
 
 
@@ -62,21 +63,31 @@ def opened(route: Route, kind: int) -> SocketType | None:
         sock = SocketType(route.family, kind | _FLAGS, 0)
     except OSError:
         return None
-    if route.bound or route.job.reset:
-        try:
-            bind(sock, route.family, route.job.source, route.job.interface, route.job.port)
-            if route.job.reset and kind == SOCK_STREAM:
-                sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
-        except OSError:
-            sock.close()
-            return None
-    return sock
+    return sock if not (route.bound or route.job.reset) or _is_dressed(sock, route, kind) else None
 
 
 def connecting(route: Route) -> SocketType | None:
     """A socket on its way to the route's address by TCP."""
-    sock = opened(route, SOCK_STREAM)
-    if sock is not None and sock.connect_ex(route.address) not in _STARTED:
-        sock.close()
+    try:
+        sock = SocketType(route.family, _STREAM, 0)
+    except OSError:
         return None
-    return sock
+    if (route.bound or route.job.reset) and not _is_dressed(sock, route, SOCK_STREAM):
+        return None
+    if sock.connect_ex(route.address) in _STARTED:
+        return sock
+    sock.close()
+    return None
+
+
+def _is_dressed(sock: SocketType, route: Route, kind: int) -> bool:
+    """Whether it leaves and closes as the route's job says; closed where it does not."""
+    job = route.job
+    try:
+        bind(sock, route.family, job.source, job.interface, job.port)
+        if job.reset and kind == SOCK_STREAM:
+            sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
+    except OSError:
+        sock.close()
+        return False
+    return True
