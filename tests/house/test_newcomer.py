@@ -23,6 +23,7 @@ TARGETS = [
     "imports",
     "sim",
     "e2e",
+    "fuzz",
     "docs",
     "bench",
     "bench-probe",

@@ -85,6 +85,11 @@ class Pair:
         """One line's page; empty while there is none."""
         return self.get(f"/api/v1/lines/shop/{name}") or {}
 
+    def status(self) -> str:
+        """What this release's `reachline status` shows of the center."""
+        command = (sys.executable, "-m", "reachline", "status", "--center", f"http://127.0.0.1:{self.http}")
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
     def said(self, role: str) -> str:
         """What the process said so far."""
         return self.logs[role].read_text(errors="replace")

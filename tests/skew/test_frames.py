@@ -136,3 +136,38 @@ def test_a_plan_whose_kinds_are_all_known_is_sent_as_it_is() -> None:
 
     assert fit.plan is plan
     assert (fit.lacks, fit.excuses) == (frozenset(), ())
+
+
+def test_a_reading_is_no_longer_on_the_wire_than_in_the_first_release() -> None:
+    """An array with more would cost a center of that release the whole heartbeat."""
+    told = Report(line="shop/web", reading=Reading(Kind.TCP, sent=5, fresh_ok=4, fresh_slow=2))
+    sent = frame.encode(Heartbeat(agent="edge", boot="b1", sequence=1, reports=(told,)))
+
+    (report,) = msgspec.msgpack.decode(sent)["reports"]
+    assert len(report["reading"]) == 18
+    assert Reading._fields[:18] == (
+        "kind", "counts", "sent", "lost", "rounds", "rounds_ok", "recent", "recent_bad", "answered", "ewma_us", "p50_us",
+        "p95_us", "jitter_us", "fresh_ok", "fresh_failed", "covered_ms", "void", "quality",
+    ), "new ones are appended"  # fmt: skip
+    found = frame.decode(sent)
+    assert isinstance(found, Heartbeat)
+    assert found.reports == (told,)
+
+
+@pytest.mark.parametrize("beyond", [[2], [0, 2, 0], [0, 2, 0, 7, 7]], ids=["older", "this", "newer"])
+def test_what_a_reading_says_beyond_the_first_release_is_taken_as_far_as_it_is_known(beyond: list[int]) -> None:
+    sent = frame.encode(
+        Heartbeat(
+            agent="edge", boot="b1", sequence=1, reports=(Report(line="shop/web", reading=Reading(Kind.TCP, sent=5)),)
+        )
+    )
+    raw = msgspec.msgpack.decode(sent)
+    raw["reports"][0]["more"] = beyond
+
+    found = frame.decode(msgspec.msgpack.encode(raw))
+
+    assert isinstance(found, Heartbeat)
+    (report,) = found.reports
+    assert report.reading[:18] == Reading(Kind.TCP, sent=5)[:18]
+    assert list(report.reading[18:]) == [*beyond, 0, 0, 0][: len(Reading._fields) - 18]
+    assert report.more == ()

@@ -72,6 +72,7 @@ def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, 
         (agent,) = with_kinds.get("/api/v1/agents")["agents"]
         assert (agent["lacks"], agent["lines"]) == (["redis"], 2)
         assert "plan_reduced" in with_kinds.said("center")
+        assert "agent edge (0.1.0) is too old to probe redis" in with_kinds.status()
 
 
 def test_another_major_is_refused_by_name_on_both_sides(root: Path, port: int, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ The first frame each way is a Hello (agent) and a Welcome (center).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -206,6 +206,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: str
     reading: Reading
     detail: Detail = Detail()
+    more: tuple[int, ...] = ()
+    """On the way only: what a reading holds beyond the first release's fields. A center of that release passes over it, where a
+    longer reading would cost it the whole frame; who knows fewer of them than were sent takes those it knows.
+    """
 
 
 class MeshReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -319,9 +323,31 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Frame)
 
 
+_FIRST_FIELDS: Final = 18
+"""Fields of a reading in the first release: an array on the wire, which must not get longer."""
+
+
 def encode(frame: Frame) -> bytes:
     """The frame as bytes."""
+    if isinstance(frame, Heartbeat) and frame.reports:
+        frame = msgspec.structs.replace(frame, reports=tuple(map(_parted, frame.reports)))
     return _ENCODER.encode(frame)
+
+
+def _parted(report: Report) -> Report:
+    """As it travels."""
+    first: Any = report.reading[:_FIRST_FIELDS]
+    more: Any = report.reading[_FIRST_FIELDS:]
+    return Report(line=report.line, reading=first, detail=report.detail, more=more if any(more) else ())
+
+
+def _joined(report: Report) -> Report:
+    """As it is."""
+    if not report.more:
+        return report
+    known: Any = (*report.reading[:_FIRST_FIELDS], *report.more)
+    reading = Reading(*known[: len(Reading._fields)])
+    return Report(line=report.line, reading=reading, detail=report.detail)
 
 
 def decode(data: bytes) -> Frame:
@@ -329,6 +355,9 @@ def decode(data: bytes) -> Frame:
     if len(data) > MAX_FRAME:
         raise RemoteProtocolError(f"frame of {len(data)} bytes, at most {MAX_FRAME} are taken")
     try:
-        return _DECODER.decode(data)
+        found = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"malformed frame: {error}") from error
+    if isinstance(found, Heartbeat) and any(report.more for report in found.reports):
+        found = msgspec.structs.replace(found, reports=tuple(map(_joined, found.reports)))
+    return found
