@@ -61,13 +61,18 @@ def _all(document: Mapping[str, Any], output: Output) -> None:
 
 
 def _agents(rows: Sequence[Row]) -> None:
-    """Agents that doubt themselves, and what is out of the ordinary on their hosts; nothing where all is well."""
+    """Agents that doubt themselves or cannot do all they are wanted for, and what is out of the ordinary on their hosts; nothing where all is well."""
     out = console()
     for row in rows:
         if row.get("doubt"):
             reasons = "; ".join(row["doubts"]) or "its reasons are over, the doubt fades"
             out.print(
                 f"agent {row['agent']} doubts itself ({row['doubt']} of 7): {reasons}", style="yellow", markup=False
+            )
+        if lacks := row.get("lacks"):
+            kinds = ", ".join(lacks)
+            out.print(
+                f"agent {row['agent']} ({row['release']}) is too old to probe {kinds}", style="yellow", markup=False
             )
         for vital in row.get("vitals", ()):
             ago = words.duration(round(1_000 * vital["age"]))
