@@ -162,14 +162,13 @@ def _points(intervals: Sequence[Interval]) -> list[_Point]:
 
 
 def _since_step(points: list[_Point]) -> tuple[list[_Point], bool]:
-    """The points since a clock last stepped, and whether one did.
-
-    An interval with the step in it has a low way of before and one of after: hence the look at the last but one too.
-    """
+    """The points since a clock last stepped, and whether one did. Its interval has a way of before: hence the last but one too."""
     begin = 0
     for at in range(1, len(points)):
-        if any(_is_step(points[before], points[at]) for before in (at - 1, at - 2) if before >= begin):
-            begin = at
+        for before in range(max(at - 2, begin), at):
+            # Most differences are far below any limit: the rest of the rule is asked seldom.
+            if abs(points[at].offset - points[before].offset) > LIMIT_US and _is_step(points[before], points[at]):
+                begin = at
     return points[begin:], begin > 0
 
 
