@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reachline.doors import reach
-from reachline.doors.probe import Probe
+from reachline.doors.probe import ProbeSettings
 from reachline.doors.probing import Probes
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError
@@ -233,7 +233,7 @@ clusters:
 @pytest.mark.parametrize("kind", list(TABLE))
 def test_every_setting_of_a_kind_is_an_option_of_its_talk(kind: Kind) -> None:
     said = re.search(r"Options: ([\w, ;\n]+)\.", TABLE[kind].__doc__ or "")
-    settings = set(type(Probes().of(kind)).model_fields) - set(Probe.model_fields)
+    settings = set(type(Probes().of(kind)).model_fields) - set(ProbeSettings.model_fields)
 
     assert said
     assert settings <= set(re.findall(r"\w+", said[1]))

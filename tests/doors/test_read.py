@@ -387,7 +387,10 @@ def test_a_reference_to_nothing_is_told_and_masked(value: str, expected: str) ->
 def test_a_reference_where_none_is_read_is_told() -> None:
     [only] = problems(cluster("priority: 1", lines="{a: {to: 'tcp://h:1', provider: '${env:HOME}'}}"))
 
-    assert "holds a reference where none is read; only via, headers, passwords, tokens and logins of redis:// are filled in" in only
+    assert (
+        "holds a reference where none is read; only via, headers, passwords, tokens and logins of redis:// are filled in"
+        in only
+    )
 
 
 @pytest.mark.parametrize("key", ["tokn", "passwrd", "geheim"])

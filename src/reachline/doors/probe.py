@@ -15,7 +15,7 @@ __all__ = [
     "Every",
     "Handshake",
     "Headers",
-    "Probe",
+    "ProbeSettings",
     "Secured",
     "Settings",
     "Timeout",
@@ -64,7 +64,7 @@ def joined(value: object) -> object:
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
-class Probe(Settings):
+class ProbeSettings(Settings):
     """What every kind's block has in common."""
 
     fits: ClassVar[frozenset[str]]
@@ -97,7 +97,7 @@ class Probe(Settings):
         return frozenset()
 
 
-class Handshake(Probe):
+class Handshake(ProbeSettings):
     """What kinds add that speak TLS."""
 
     sni: Word = Field("", description="Name sent in the handshake. Empty: the host of the URL.")

@@ -12,7 +12,7 @@ from reachline.doors.probe import (
     Every,
     Handshake,
     Headers,
-    Probe,
+    ProbeSettings,
     Secured,
     Settings,
     Timeout,
@@ -139,7 +139,7 @@ class TlsProbe(Handshake):
     expect_alpn: Word = Field("", description="The protocol that must be agreed on. Empty: any or none.")
 
 
-class DnsProbe(Probe):
+class DnsProbe(ProbeSettings):
     """Asks a name server. Advisory, except on dns:// lines, where it is what the line is judged by."""
 
     calm: ClassVar[bool] = True
@@ -169,7 +169,7 @@ class DnsProbe(Probe):
         return ""
 
 
-class IcmpProbe(Probe):
+class IcmpProbe(ProbeSettings):
     """Echo requests. Never decides where TCP or HTTP is probed; if all three fail, degraded becomes failed."""
 
     every: Every = Field(5.0, description="As TCP.")
@@ -217,7 +217,7 @@ class RedisProbe(Secured):
     )
 
 
-class UdpProbe(Probe):
+class UdpProbe(ProbeSettings):
     """Sends a random datagram to an echo service and waits for the same; or other bytes, for what they bring."""
 
     fits: ClassVar[frozenset[str]] = frozenset({"udp"})
@@ -236,7 +236,7 @@ _NO_TCP: Final = frozenset({"dns", "icmp", "udp"})
 """Schemes of lines to which no TCP connection goes."""
 
 
-class PassiveProbe(Probe):
+class PassiveProbe(ProbeSettings):
     """Sends nothing: watches the TCP connections that other programs of the agent's machine have over the line. Linux only."""
 
     every: Every = Field(
@@ -314,7 +314,7 @@ class Probes(Settings):
         default_factory=PassiveProbe, description="Lines with TCP connections have it where it is named: `passive: 1s`."
     )
 
-    def of(self, kind: Kind) -> Probe:
+    def of(self, kind: Kind) -> ProbeSettings:
         """The block of a kind."""
-        found: Probe = getattr(self, kind.value)
+        found: ProbeSettings = getattr(self, kind.value)
         return found
