@@ -31,7 +31,7 @@ from reachline.model import Failure, Kind, Reading
 from reachline.talk import build
 from reachline.talk.hop import Hop
 from reachline.talk.literal import literal
-from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, posted, redis, sockdiag, x509
+from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, mesh_sides, posted, redis, sockdiag, x509
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -282,7 +282,7 @@ KEY: Final = bytes(16)
 
 
 def _mesh(data: bytes) -> None:
-    answering = mesh.Answering()
+    answering = mesh_sides.Answering()
     probe = mesh.read_probe(data, KEY)
     if isinstance(probe, mesh.Probe):
         answering.answer(probe, 1, 2)
