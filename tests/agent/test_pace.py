@@ -9,9 +9,10 @@ from random import Random
 import pytest
 from tests.agent.peer import line, probe, target
 
-from reachline.agent.pace import Limits
+from reachline.agent.pace import Limits, Pace
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Attempt, Prober
+from reachline.core.bucket import Claim
 from reachline.testing.wait import until
 from reachline.wire.frame import LinePlan
 
@@ -69,5 +70,95 @@ def test_without_a_rate_nothing_is_stretched() -> None:
             prober.adopt([line(f"l{number}", good, probe(burst=5)) for number in range(100)])
 
             assert prober.factor == 1.0
+
+    asyncio.run(work())
+
+
+def test_rounds_beyond_a_networks_rate_wait_and_those_that_would_wait_too_long_are_skipped_by_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pace = Pace(Limits(network=10.0))
+    claims = [Claim("network 10.0.0.0/24", 10.0, 5)]
+
+    starts = [pace.admit(claims, 100.0, 101.0, 5) for _ in range(5)]
+    said = pace.said()
+
+    # One round is saved up for, the next ones each take half a second.
+    assert starts == [pytest.approx(100.0), pytest.approx(100.4), pytest.approx(100.9), None, None]
+    assert said.skipped == {"network": 2}
+    assert said.limit == "network 10.0.0.0/24"
+    (event,) = [record for record in caplog.records if record.message == "rounds_skipped"]
+    assert (event.limit, event.rounds) == ("network 10.0.0.0/24", 2)  # type: ignore[attr-defined]
+    assert pace.said().limit == "", "named once"
+    assert pace.said().skipped == {"network": 2}, "counted since the start"
+
+
+def test_another_network_is_not_held_back() -> None:
+    pace = Pace(Limits(network=10.0))
+    for _ in range(9):
+        pace.admit([Claim("network 10.0.0.0/24", 10.0, 5)], 100.0, 101.0, 5)
+
+    assert pace.admit([Claim("network 10.0.1.0/24", 10.0, 5)], 100.0, 101.0, 5) == 100.0
+
+
+def test_a_try_beside_all_rounds_goes_at_once_or_not_at_all_and_is_no_skipped_round() -> None:
+    pace = Pace(Limits(rate=10.0, network=5.0))
+    claims = [Claim("network 10.0.0.0/24", 5.0, 5)]
+
+    gone = [pace.has_room(claims, 100.0) for _ in range(3)]
+
+    assert gone == [True, False, False]
+    assert pace.has_room(claims, 100.2)
+    assert not pace.said().skipped
+
+
+def test_the_real_agent_keeps_a_networks_rate_and_says_so() -> None:
+    async def work() -> None:
+        async with Prober(rng=Random(1), limits=Limits(network=50.0)) as prober:
+            # By loopback nothing gets there (RFC 5737) and nothing leaves: only starts count. They ask for 2000 attempts a second.
+            nowhere = "tcp://198.51.100.1:9"
+            lines = [line(f"l{number}", nowhere, probe(burst=5), interface="lo") for number in range(20)]
+            prober.adopt(lines, at_once=True)
+            await until(lambda: prober.pace.skipped["network"] > 20)
+            skipped = sum(each.skipped for (each,) in prober.lines.values())
+
+            said = prober.pace.said()
+            assert said.limit == "network 198.51.100.0/24"
+            assert skipped >= said.skipped["network"] > 20
+
+    asyncio.run(work())
+
+
+def test_a_long_plan_is_taken_up_slice_by_slice_and_the_newest_one_wins() -> None:
+    async def work() -> None:
+        async with target() as good, Prober(rng=Random(1)) as prober:
+            lines = [line(f"l{number}", good, probe(every=3_600_000)) for number in range(300)]
+
+            prober.adopt(lines)
+            assert prober.is_adopting
+            assert 0 < len(prober.lines) < 60, "the loop is not held for all of it"
+            await until(lambda: not prober.is_adopting)
+            assert list(prober.lines) == [each.line for each in lines]
+            kept = prober.lines["c/l5"]
+            prober.adopt(lines[:200])
+            prober.adopt([*lines[:100], line("new", good)])
+            await until(lambda: not prober.is_adopting)
+            assert list(prober.lines) == [*(each.line for each in lines[:100]), "c/new"]
+            assert prober.lines["c/l5"] is not kept
+            assert prober.lines["c/l5"][0] is kept[0]
+            assert all(each.due is not None for (each,) in prober.lines.values()), "every one has its appointment"
+
+    asyncio.run(work())
+
+
+def test_the_interval_that_applies_is_told_as_stretched() -> None:
+    async def work() -> None:
+        async with target() as good, Prober(rng=Random(1), limits=Limits(rate=10.0)) as prober:
+            prober.adopt([line(f"l{number}", good) for number in range(2)])
+            await until(lambda: all(each.window.rounds.last_ok for (each,) in prober.lines.values()))
+            (one,) = prober.lines["c/l0"]
+
+            assert prober.pace.said().rate == pytest.approx(10.0)
+            assert prober.every(one) == pytest.approx(0.1 * 2 * USUAL / 10.0)
 
     asyncio.run(work())
