@@ -13,7 +13,7 @@ from reachline.center.roster import Expected, Roster
 from reachline.core.direction import Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import VantageId
-from reachline.testing.center import DOCUMENT
+from reachline.testing.center import DOCUMENT, good
 from reachline.testing.wait import until
 from reachline.wire import frame
 from reachline.wire.frame import Heartbeat, Hello, Mesh, MeshReport
@@ -110,6 +110,32 @@ def test_what_agents_found_is_shown_with_its_age_and_in_metrics(center, sync):
             assert await running.metric(f'reachline_mesh_rise_seconds{{{labels},way="reverse"}}') == -1e-05
             assert await running.metric(f'reachline_mesh_fault{{{labels},fault="losing",way="forward"}}') == 1
             assert await running.metric(f"reachline_mesh_silent{{{labels}}}") == 0
+
+    sync(work())
+
+
+def test_an_explanation_quotes_the_ways_to_an_agent_that_stands_where_the_line_ends(center, sync):
+    text = DOCUMENT + "agents: {one: {}, two: {mesh: '10.0.0.1:7601'}, three: {mesh: '10.0.0.9:7601'}}\n"
+
+    async def work():
+        async with center(text) as running, running.agent("one", **ABLE) as one:
+            bad = {"forward_lost": 21, "loss": 1, "delay": 2, "reverse_rise_us": 90_000}
+            await one.reported(
+                {"payments/a": good(), "payments/b": good()}, mesh=(report("two", **bad), report("three", **bad))
+            )
+
+            async def explained():
+                answer = await running.get("/api/v1/explain/payments/a")
+                return answer.status_code == 200 and answer.json()
+
+            found = await until(explained, what="an explanation")
+            other = await running.json("/api/v1/explain/payments/b")
+            assert (
+                "one: loses 21 of 1000 probes on the way to two, 90.0 ms slower than usual on the way back from two"
+                in (found["text"])
+            )
+            assert "three" not in found["text"]
+            assert "probes" not in other["text"]
 
     sync(work())
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
+from reachline.center.matrix import told_way
 from reachline.center.owner import Owner
 from reachline.center.readings import told_paths
 from reachline.core import telling
@@ -17,7 +18,9 @@ from reachline.core.explain import Explanation, explain
 from reachline.core.vitals import Beside
 from reachline.errors import JournalError
 from reachline.model import LineId, Seconds, VantageId
+from reachline.net.stamped import parts
 from reachline.store.history import Told, told
+from reachline.wire.matrix import MeshAgent, MeshDocument
 
 __all__ = ["Explainer"]
 
@@ -30,8 +33,9 @@ _AFTER_MS: Final = 15_000
 class Explainer:
     """Answers from what the center knows. Reads only."""
 
-    def __init__(self, *, board: Board, owner: Owner, journal: Path) -> None:
+    def __init__(self, *, board: Board, owner: Owner, journal: Path, mesh: Callable[[], MeshDocument]) -> None:
         self._board = board
+        self._mesh = mesh
         self._owner = owner
         self._journal = journal
 
@@ -50,7 +54,7 @@ class Explainer:
                 404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
             )
         found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
-        beside = (*self._beside(found, self._unix), *self._limits(line))
+        beside = (*self._beside(found, self._unix), *self._limits(line), *self._ways(line))
         return telling.document(found, self._clock, self._unix, beside)
 
     def _beside(self, found: Explanation, unix: Callable[[int], Seconds]) -> tuple[Beside, ...]:
@@ -80,6 +84,18 @@ class Explainer:
             for text in filter(None, texts):
                 yield Beside(vantage, self._unix(seen.at_ms), self._clock(seen.at_ms), text)
 
+    def _ways(self, line: LineId) -> Iterator[Beside]:
+        """What the line's vantages are certain of on their ways to an agent that stands where the line ends."""
+        known, now_ms = self._board.find(line), self._board.clock()
+        vantages = {vantage for vantage, _ in self._board.readings.seen(line)}
+        document = self._mesh()
+        host = known[1].endpoint.host if known else ""
+        ends = {one["agent"] for one in document["agents"] if host and _host(one) == host}
+        for way in document["ways"]:
+            if way["vantage"] in vantages and way["peer"] in ends and (text := told_way(way)):
+                at_ms = now_ms - round(1_000 * way["age"])
+                yield Beside(way["vantage"], self._unix(at_ms), self._clock(at_ms), text)
+
     def _unix(self, at_ms: int) -> Seconds:
         return round(self._board.origin + at_ms / 1000, 3)
 
@@ -92,3 +108,8 @@ class Explainer:
             return told(self._journal, line, at=at)
         except JournalError as error:
             raise RefusedError(404, "not_in_journal", str(error), "ask for a moment that the journal holds") from error
+
+
+def _host(agent: MeshAgent) -> str:
+    """Where an agent is asked, without its port; empty where it is not."""
+    return parts(agent["address"] or "")[0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from reachline.core import words
 from reachline.core.direction import Way
 from reachline.model import VantageId
 from reachline.wire.frame import MeshReport
 from reachline.wire.matrix import MeshWay
 
-__all__ = ["MOST", "Matrix"]
+__all__ = ["MOST", "Matrix", "told_way"]
 
 MOST: Final = 256
 """Others that one agent may tell of."""
@@ -136,6 +137,27 @@ class _View(NamedTuple):
         """Whether the other one's questions come to who told this: half the silence is far from both, a moment ago and never."""
         asked = told.report.asked_ms
         return asked is not None and asked <= self.silent_ms // 2
+
+
+def told_way(way: MeshWay) -> str:
+    """What is certain of a way, in words that follow the name of its vantage; empty where nothing is."""
+    there, back = f"on the way to {way['peer']}", f"on the way back from {way['peer']}"
+    if way["state"] == "silent":
+        dead = {
+            "forward": f"nothing gets through to {way['peer']}",
+            "reverse": f"nothing comes back from {way['peer']}",
+        }
+        return dead.get(way["losing"], f"hears nothing from {way['peer']}")
+    texts = []
+    if way["losing"] in ("forward", "both"):
+        texts.append(f"loses {way['lost']} of {way['sent']} probes {there}")
+    if way["losing"] in ("reverse", "both"):
+        texts.append(f"loses {way['lost_back']} of {way['sent_back']} answers {back}")
+    if way["delayed"] in ("forward", "both"):
+        texts.append(f"{words.milliseconds(round(1e6 * (way['rise'] or 0)))} slower than usual {there}")
+    if way["delayed"] in ("reverse", "both"):
+        texts.append(f"{words.milliseconds(round(1e6 * (way['rise_back'] or 0)))} slower than usual {back}")
+    return ", ".join(texts)
 
 
 def _seconds(us: int | None) -> float | None:

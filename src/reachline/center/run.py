@@ -38,6 +38,7 @@ from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, rpc
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.wire.frame import Plan
+from reachline.wire.matrix import MeshDocument
 from reachline.wire.mesh import KEY
 
 __all__ = ["Options", "Started", "run"]
@@ -256,7 +257,11 @@ def _credentials(document: Document) -> rpc.ServerCredentials | None:
 
 def _desk(document: Document, options: Options, journal: Journal, parts: _Parts) -> Desk:
     token = document.center.token
-    explainer = Explainer(board=parts.board, owner=parts.owner, journal=Path(document.center.journal))
+
+    def mesh() -> MeshDocument:
+        return parts.mesh.document(parts.board.clock())
+
+    explainer = Explainer(board=parts.board, owner=parts.owner, journal=Path(document.center.journal), mesh=mesh)
     return Desk(
         board=parts.board,
         owner=parts.owner,
@@ -264,7 +269,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         document=lambda: parts.documents.current,
         explain=explainer.explain,
         journal_figures=journal.figures,
-        mesh=lambda: parts.mesh.document(parts.board.clock()),
+        mesh=mesh,
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,
