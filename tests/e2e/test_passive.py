@@ -100,4 +100,5 @@ def test_a_programs_lossy_keep_alive_traffic_degrades_its_line_and_no_probe_is_s
         told = world.reachline("explain", "shop/lossy", "--center", world.center).stdout
         assert "business's own connections" in told
         assert world.line("calm")["health"] == "healthy"
+        assert world.get("/api/v1/lines/shop/lossy")["readings"][0]["connections"]["count"] == 4
         assert max(map(int, said.read_text().split())) == 8

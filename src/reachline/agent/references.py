@@ -61,7 +61,7 @@ class References:
             _reference(_Part.ANCHOR, f"reference {target}", target, _kind(target)) for target in targets
         )
         if connectivity:
-            name = f"the connectivity check {connectivity}"
+            name = f"the connectivity check {connectivity.partition('?')[0]}"
             self._given += (_reference(_Part.CONNECTIVITY, name, connectivity, Kind.HTTP, every=_ASKED_MS),)
         self._find_gateway, self._port = gateway, 0
         self._answered: set[str] = set()

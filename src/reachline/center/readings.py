@@ -15,7 +15,7 @@ from reachline.core import histogram, words
 from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, HELPERS, Kind, LineId, Reading, Seconds, VantageId
 from reachline.wire import view
-from reachline.wire.frame import Detail, Ports, Report
+from reachline.wire.frame import Connections, Detail, Ports, Report
 
 __all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row", "told_paths"]
 
@@ -273,4 +273,17 @@ def detail_row(seen: Seen) -> dict[str, object]:
         "certificate_days": detail.certificate_days,
         "interval": detail.interval_ms / 1_000 if detail.interval_ms else None,
         "paths": _paths(detail.ports),
+        "connections": _connections(detail.connections),
+    }
+
+
+def _connections(found: Connections | None) -> dict[str, object] | None:
+    """What the kernel tells of others' connections; None for kinds that ask it nothing."""
+    if found is None:
+        return None
+    return {
+        "count": found.count,
+        "deviation": _seconds(found.deviation_us),
+        "lowest": _seconds(found.lowest_us),
+        "delivery": found.delivery,
     }

@@ -46,6 +46,7 @@ def checked(document: Document) -> Iterator[Finding]:
         yield from _duplicates(document, cluster, path)
         yield from _proxies(cluster, found, path)
         yield from _probes(cluster, found, path)
+        yield from _marks(cluster, found, path)
 
 
 def _twice(layer: Tunable, path: Path) -> Iterator[Finding]:
@@ -231,6 +232,24 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
         if found.is_written(("probes", kind.value)) and all(reasons):
             at = found.whence(path, ("probes", kind.value))
             yield Finding(path=at, rule=f"fits no line of this cluster: {reasons[0]}", is_error=False)
+
+
+def _marks(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]:
+    """Connections that are known by their mark have one, and two lines not the same."""
+    passive = found.settings.probes.passive
+    if passive.match != "mark":
+        return
+    seen: dict[int, str] = {}
+    for name, line in cluster.lines.items():
+        at = (*path, "lines", name)
+        if line.mark is None and passive.mark is None and Kind.PASSIVE in kinds_of(line.endpoint, found, line.via):
+            yield Finding(
+                path=at, rule="has no mark, by which probes.passive is to know it", hint="say mark: NUMBER here"
+            )
+        elif line.mark is not None and (first := seen.setdefault(line.mark, name)) != name:
+            yield Finding(
+                path=(*at, "mark"), rule=f"is the mark of {first} too: both have the same connections", is_error=False
+            )
 
 
 def _options(endpoint: Endpoint, kind: Kind, found: Effective, path: Path) -> Iterator[Finding]:
