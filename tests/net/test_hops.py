@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from tests.net.test_kinds import grpc_server
 
 from reachline.doors.outbounds import hops
 from reachline.errors import LocalProtocolError
@@ -95,7 +96,7 @@ def web(tmp_path_factory):
             return stack.enter_context(made).port
 
         port = start(parts.nginx(room("web")))
-        secure = start(parts.nginx(room("secure"), certificate=(chain, key)))
+        secure = start(parts.nginx(room("secure"), certificate=(chain, key), http2=True))
         plain, signed = (
             start(proxies.microsocks(room("plain"))),
             start(proxies.microsocks(room("signed"), user="bob", password="p@ss,word")),
@@ -246,6 +247,25 @@ def test_dns_goes_by_tcp_through_a_proxy(lab, job, web, tmp_path, way):
     assert (good.failure, good.clock) == (None, Clock.RX_STAMP)
     assert good.rtt_us == good.phases.first
     assert (bad.failure, bad.note) == (Failure.STATUS, "no 127.0.0.8 among the answers")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("way", ["microsocks, signed in", "tinyproxy, then squid in TLS"])
+def test_redis_grpc_and_http2_go_by_proxy_like_all_that_is_a_stream(lab, job, web, tmp_path, way):
+    through = hops(web.vias[way])
+    with parts.redis(tmp_path) as redis, grpc_server() as grpc:
+        results = run(
+            lab,
+            job(f"redis://127.0.0.1:{redis.port}", token=1, hops=through),
+            job(f"grpc://127.0.0.1:{grpc}/shop.v1.Orders", token=2, hops=through),
+            job(f"https://127.0.0.1:{web.secure}/", {"version": "2", "verify": False}, token=3, hops=through),
+        )
+
+    for result in results:
+        assert (result.failure, result.note, result.clock) == (None, "", Clock.RX_STAMP)
+        assert result.rtt_us == result.phases.first
+        assert result.phases.proxy > 0
+    assert results[2].phases.tls > 0
 
 
 @pytest.mark.real
