@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.wire.test_http2 import answered, frame
 
 from reachline.model import Clock, Failure
 from reachline.net.resolve import Resolver
+from reachline.talk.http import HttpTalk
 from reachline.testing import parts
 from reachline.testing.wait import eventually
 
@@ -141,6 +143,26 @@ def test_settings_that_come_by_themselves_are_no_round_trip(lab):
 
     assert told(result) == (None, "")
     assert result.rtt_us >= 190_000
+
+
+def test_making_up_a_request_is_no_part_of_the_round_trip(lab, monkeypatch):
+    begin = HttpTalk.begin
+
+    def laborious(self) -> bytes:
+        until = time.perf_counter() + 0.3
+        while time.perf_counter() < until:
+            pass
+        return begin(self)
+
+    async def main():
+        async with serving(_page) as port, lab() as engine:
+            return await engine.one(make_job(f"http://127.0.0.1:{port}/", {"body": "ok"}))
+
+    monkeypatch.setattr(HttpTalk, "begin", laborious)
+    result = asyncio.run(main())
+
+    assert told(result) == (None, "")
+    assert result.rtt_us < 300_000
 
 
 # --------------------------------------------------------------------------------------------------------------- HTTP/2
