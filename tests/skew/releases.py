@@ -61,9 +61,14 @@ class Pair:
     @contextmanager
     def center(self, source: Path) -> Iterator[None]:
         """A center of the release in `source`, ready."""
-        with _run(source, "center", str(self.document), log=self.logs["center"]):
-            eventually(lambda: self.get("/readyz") is not None, within=60, what="the center to be ready")
+        with _run(source, "center", str(self.document), log=self.logs["center"]) as process:
+            eventually(lambda: self._is_ready(process), within=60, what="the center to be ready")
             yield
+
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"the center ended: {self.said('center')[-1_000:]}")
+        return self.get("/readyz") is not None
 
     @contextmanager
     def agent(self, source: Path) -> Iterator[subprocess.Popen[bytes]]:

@@ -44,8 +44,15 @@ def last(root: Path, tmp_path_factory) -> Path:
     return last_release(root, tmp_path_factory.mktemp("last"))
 
 
-def is_healthy(pair: Pair) -> bool:
-    return pair.line("web").get("health") == "healthy"
+def is_served(pair: Pair) -> bool:
+    """Whether the agent is attached, and the line judged by both of its kinds."""
+    page = pair.line("web")
+    agents = (pair.get("/api/v1/agents") or {"agents": ()})["agents"]
+    return (
+        page.get("health") == "healthy"
+        and {row["kind"] for row in page["readings"]} == {"tcp", "http"}
+        and [row["state"] for row in agents] == ["attached"]
+    )
 
 
 def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, tmp_path: Path) -> None:
@@ -59,11 +66,7 @@ def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, 
         stack.enter_context(plain.agent(this))
 
         for pair in (with_kinds, plain):
-            eventually(lambda pair=pair: is_healthy(pair), within=60, what="a verdict")  # type: ignore[misc]
-            page = pair.line("web")
-            assert {row["kind"] for row in page["readings"]} == {"tcp", "http"}
-            (agent,) = pair.get("/api/v1/agents")["agents"]
-            assert agent["state"] == "attached"
+            eventually(lambda pair=pair: is_served(pair), within=60, what="a verdict on both kinds")  # type: ignore[misc]
             assert "malformed" not in pair.said("center") + pair.said("agent")
 
         told = {row["kind"]: row["error"] for row in with_kinds.line("cache")["readings"]}
