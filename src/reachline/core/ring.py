@@ -1,4 +1,4 @@
-"""Where attempts are kept: 7 bytes each in arrays that all windows of a process share, newest over oldest, aged by ticks.
+"""Where attempts are kept: 6 bytes each in arrays that all windows of a process share, newest over oldest, aged by ticks.
 
 Knows what an attempt is made of, not what it means.
 """
@@ -21,6 +21,8 @@ _TICKS: Final = 400
 """To an age: 0.3 s of 120 s. The distance of two attempts fits a byte up to 0.64 ages…"""
 _LONGEST: Final = 255
 """…and after a longer silence the old attempts are dropped at once instead of at their age."""
+_USUAL: Final = b"\x01"
+"""One packet sent, none lost."""
 _NIBBLE: Final = 15
 """Packets of an attempt at most: the kernel gives a connect up after 6 retransmissions."""
 
@@ -28,15 +30,13 @@ _NIBBLE: Final = 15
 class _Block:
     """The columns of some rings of one size; written by them."""
 
-    __slots__ = ("code", "gap", "packets", "rtt")
+    __slots__ = ("code", "gap", "rtt")
 
     def __init__(self, attempts: int) -> None:
         self.rtt = array("f", bytes(4 * attempts))
         """Microseconds (exact up to 16 s); inf: never answered; BLURRED: answered, not measured."""
         self.code = bytearray(attempts)
         """Column of `model.Counts` and, above it, the class of the status code."""
-        self.packets = bytearray(attempts)
-        """Sent, and above it lost."""
         self.gap = bytearray(attempts)
         """Ticks since the attempt before."""
 
@@ -44,10 +44,15 @@ class _Block:
 class Columns:
     """Storage that all rings of a process share: no object for any attempt. Written by its rings' owner."""
 
-    __slots__ = ("_free",)
+    __slots__ = ("_free", "_rates")
 
     def __init__(self) -> None:
         self._free: dict[int, list[tuple[_Block, int]]] = {}
+        self._rates: dict[Seconds, tuple[Seconds, float]] = {}
+
+    def rate(self, age: Seconds) -> tuple[Seconds, float]:
+        """The age and its ticks a second, the same objects for all rings of that age."""
+        return self._rates.setdefault(age, (age, _TICKS / age))
 
     def take(self, size: int) -> tuple[_Block, int]:
         """Room for `size` attempts: a block, and where in it."""
@@ -65,11 +70,25 @@ class Columns:
 class Ring:
     """The newest `size` attempts, none older than `age` once `age_out` was told the time. One writer."""
 
-    __slots__ = ("_block", "_columns", "_end", "_head", "_newest", "_oldest", "_rate", "age", "count", "size")
+    __slots__ = (
+        "_block",
+        "_columns",
+        "_end",
+        "_head",
+        "_newest",
+        "_oldest",
+        "_packets",
+        "_rate",
+        "age",
+        "count",
+        "size",
+    )
 
     def __init__(self, columns: Columns, *, size: int, age: Seconds) -> None:
-        self._columns, self.size, self.age = columns, size, age
-        self._rate = _TICKS / age
+        self._columns, self.size = columns, size
+        self.age, self._rate = columns.rate(age)
+        self._packets: bytearray | None = None
+        """By slot: sent, and above it lost. None: one sent and none lost by each attempt, as on nearly all lines."""
         self._block, self._head = columns.take(size)
         """Where in the block the next attempt goes…"""
         self._end = self._head + size
@@ -91,7 +110,8 @@ class Ring:
             self._newest = self._oldest = tick
         block, slot = self._block, self._head
         block.rtt[slot], block.code[slot] = rtt, code
-        block.packets[slot] = 1 if sent == 1 and not lost else min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4
+        if sent != 1 or lost or self._packets is not None:
+            self._note(slot, min(sent, _NIBBLE) | min(lost, _NIBBLE) << 4)
         after = slot + 1 if slot + 1 < self._end else self._end - self.size
         if self.count < self.size:
             self.count += 1
@@ -101,6 +121,11 @@ class Ring:
             self._oldest = self._newest
         block.gap[slot] = gap
         self._head = after
+
+    def _note(self, slot: int, packets: int) -> None:
+        if self._packets is None:
+            self._packets = bytearray(_USUAL * self.size)
+        self._packets[slot - self._end + self.size] = packets
 
     def _make_room(self, tick: int, gap: int) -> int:
         """Drop what is too old beside an attempt of `tick`; the gap it has then to the one before."""
@@ -133,6 +158,7 @@ class Ring:
         """The room goes back; the ring is not used again."""
         self._columns.give_back(self._block, self._end - self.size, self.size)
         self.count = 0
+        self._packets = None
 
     def span(self, now: Seconds) -> Seconds:
         """The age of the oldest attempt, to a tick; 0 while there is none."""
@@ -147,11 +173,13 @@ class Ring:
 
     def codes(self) -> bytearray:
         """Oldest first."""
-        return self._part(self._block.code)
+        return self._part(self._block.code, self._end)
 
     def sent_lost(self) -> tuple[int, int]:
         """Packets of all attempts."""
-        packets = self._part(self._block.packets)
+        if self._packets is None:
+            return self.count, 0
+        packets = self._part(self._packets, self.size)
         sent = lost = 0
         for value in set(packets):
             n = packets.count(value)
@@ -161,14 +189,18 @@ class Ring:
 
     def lost_unseen(self) -> int:
         """Packets lost by attempts that were answered all the same."""
-        pairs = zip(self._part(self._block.packets), self.rtts(), strict=True)
+        if self._packets is None:
+            return 0
+        pairs = zip(self._part(self._packets, self.size), self.rtts(), strict=True)
         return sum(packets >> 4 for packets, rtt in pairs if rtt != math.inf)
 
-    def _part(self, column: bytearray) -> bytearray:
-        start = self._back(self.count)
-        if start < self._head or not self.count:
-            return column[start : self._head]
-        return column[start : self._end] + column[self._end - self.size : self._head]
+    def _part(self, column: bytearray, end: int) -> bytearray:
+        """Oldest first, of a column in which our slots end at `end`."""
+        head = self._head - self._end + end
+        start = self._back(self.count) - self._end + end
+        if start < head or not self.count:
+            return column[start:head]
+        return column[start:end] + column[end - self.size : head]
 
     def _back(self, attempts: int) -> int:
         """The slot so many attempts before the next one's."""
