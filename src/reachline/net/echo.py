@@ -20,7 +20,7 @@ from reachline.model import Clock, Failure
 from reachline.net import kernel, mmsg
 from reachline.net.attempt import Home, Route
 from reachline.net.clocks import STEP_NS
-from reachline.net.post import BATCH, REPLIES, SO_RXQ_OVFL, Batched, Buffers, Post, Reply, Single, raw_address
+from reachline.net.post import BATCH, REPLIES, Batched, Buffers, Post, Reply, Single, raw_address
 from reachline.net.result import Done
 from reachline.net.wheel import NEVER, Wheel
 from reachline.talk.icmp import IcmpProbe
@@ -95,7 +95,7 @@ class Flight:
         """…and ns from one to the next."""
         self.deadline = 0
         self.overdue = False
-        self.dropped = opened.post.dropped
+        self.dropped = kernel.drops(opened.sock)
         """By then."""
 
 
@@ -290,7 +290,7 @@ class Echo:
             self._overdue(route.job.token)
 
     def _give_up(self, ping: Ping, flight: Flight) -> None:
-        if flight.opened.post.dropped == flight.dropped:
+        if kernel.drops(flight.opened.sock) == flight.dropped:
             self._failed(ping, Failure.TIMEOUT, "no answer")
         else:
             self._failed(ping, Failure.AGENT, "replies found no room in our receive buffer", lost=0)
@@ -335,6 +335,10 @@ class Echo:
         if not opened.flights and self._sockets.get(opened.key) is not opened and opened.sock.fileno() >= 0:
             self._home.unwatch(opened.sock.fileno())
             opened.sock.close()
+
+    def dropped(self) -> int:
+        """Replies that our own buffers had no room for."""
+        return sum(kernel.drops(opened.sock) for opened in self._sockets.values())
 
     def cancel(self, jobs: AbstractSet[int]) -> None:
         """Forget the echoes of these jobs."""
@@ -400,7 +404,6 @@ def open_socket(family: int, source: str, interface: str) -> socket.SocketType:
             sock.setsockopt(*_ONLY_REPLIES[socket.AddressFamily(family)])
         _enlarge(sock)
         sock.setsockopt(socket.SOL_SOCKET, kernel.SO_TIMESTAMPNS, 1)
-        sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
         sock.setsockopt(*kernel.RECVERR[family], 1)
         kernel.bind(sock, family, source, interface)
     except OSError:

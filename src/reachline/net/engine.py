@@ -141,6 +141,7 @@ class Engine:
             turns=self._turns,
             lateness_us=self._lateness,
             worst_lateness_us=self._worst_lateness,
+            dropped=self._echo.dropped(),
             live=len(self._attempts) + len(self._pings),
             waiting=self._starts.size,
         )

@@ -28,6 +28,7 @@ __all__ = [
     "Timer",
     "bind",
     "budget",
+    "drops",
     "failure_of",
     "file_limit",
     "handshake",
@@ -59,6 +60,10 @@ INFO: Final = struct.Struct("=B67xI28xI")
 INFO_SIZE: Final = INFO.size
 SYN_AGAIN_US: Final = 1_000_000
 """A SYN or SYN-ACK is repeated after a second at the earliest (RFC 6298)."""
+_SO_MEMINFO: Final = 55
+"""asm-generic/socket.h; nine words (linux/sock_diag.h)…"""
+_MEMINFO: Final = struct.Struct("=32xI")
+"""…the last of which is SK_MEMINFO_DROPS."""
 _TIMESPEC: Final = struct.Struct("=qq")
 _TIMESPEC_SIZE: Final = _TIMESPEC.size
 _unpack_timespec: Final = _TIMESPEC.unpack
@@ -135,6 +140,15 @@ def stamp(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
             at: int = seconds * _NS + nanos
             return at
     return None
+
+
+def drops(sock: socket.SocketType) -> int:
+    """Packets that found no room in its receive buffer since it was opened; 0 where the kernel does not tell."""
+    try:
+        counted: int = _MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[0]
+    except (OSError, struct.error):  # told since Linux 4.12
+        return 0
+    return counted
 
 
 def keep_stamps() -> socket.socket:

@@ -26,8 +26,8 @@ if AVAILABLE:
 _MESSAGE: Final = struct.Struct("@PIPNPNi0PI0P")
 """struct mmsghdr: address and its length, iovecs and their number, control and its length, flags; then the length moved."""
 _IOVEC: Final = struct.Struct("@PN")
-CONTROL: Final = 64
-"""Bytes of control data a message: a stamp (32) and the count of drops (24)."""
+CONTROL: Final = 32
+"""Bytes of control data a message: a stamp with its header."""
 _MOST_ZEROS: Final = 65_536
 
 

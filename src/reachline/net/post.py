@@ -17,29 +17,23 @@ from reachline.net import kernel, mmsg
 from reachline.net.attempt import Route, SockAddr
 from reachline.wire import icmp
 
-__all__ = ["BATCH", "REPLIES", "SO_RXQ_OVFL", "Batched", "Buffers", "Post", "Reply", "Single", "raw_address"]
+__all__ = ["BATCH", "REPLIES", "Batched", "Buffers", "Post", "Reply", "Single", "raw_address"]
 
 BATCH: Final = 16
 """Requests handed over in one call: 64 are 2 % cheaper, and four times as long on their way to the kernel."""
 REPLIES: Final = 64
 """Replies taken in one call."""
-SO_RXQ_OVFL: Final = 40
-"""asm-generic/socket.h: each packet tells how many before it found no room."""
 _AGAIN: Final = frozenset((errno.EAGAIN, errno.EINTR))
 _NS: Final = 1_000_000_000
 _CHUNK: Final = 65_536
 _ANCILLARY: Final = 512
-_DROPS: Final = struct.Struct("=QiiI")
-"""struct cmsghdr and the count in it, behind the one with the stamp…"""
-_BEHIND: Final = 32
-"""…which has so many bytes."""
 _NO_OPTIONS: Final = 0x45
 """First byte of an IPv4 header of 20 bytes."""
 _NO_HEADER: Final = bytes((_NO_OPTIONS,)) + bytes(19)
 """Stands in a slot where the kernel keeps the header for itself."""
 _KEPT: Final = 96
 """Bytes of header and message that are looked at: the longest header of IPv4 is 60, then 16."""
-_SLOT: Final = struct.Struct("=Qiiqq32xB19xBB6xQ60x")
+_SLOT: Final = struct.Struct("=QiiqqB19xBB6xQ60x")
 """A reply in its slot: length, level, kind and two words of the stamp; the header's first byte; type, code, token."""
 _SOCKADDR: Final = {socket.AF_INET: struct.Struct("=HH4s8x"), socket.AF_INET6: struct.Struct("=HHI16sI")}
 """struct sockaddr_in and sockaddr_in6; ICMP has no port."""
@@ -52,9 +46,6 @@ Reply = tuple[int, int | None]
 
 class Post(Protocol):
     """One socket's traffic."""
-
-    dropped: int
-    """Packets that the kernel had no room for, as far as it has told."""
 
     def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
         """Make requests of `size` bytes with these tokens, at most BATCH, ready to be sent by these routes."""
@@ -108,7 +99,6 @@ class Batched:
         "_sequence",
         "_sock",
         "_wanted",
-        "dropped",
     )
 
     def __init__(self, buffers: Buffers, sock: socket.SocketType, ident: int) -> None:
@@ -124,7 +114,6 @@ class Batched:
         self._sequence = self._ready = 0
         self._alone = b""
         self._address: SockAddr = ("", 0)
-        self.dropped = 0
 
     def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
         out, pack, kind, ident, base = self._out, self._pack, self._first, self._ident, self._base
@@ -160,9 +149,6 @@ class Batched:
         ]
         if len(found) < came:
             found += self._with_options(came)
-        _, level, kind, count = _DROPS.unpack_from(into.slots, (came - 1) * into.width + _BEHIND)
-        if level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL:
-            self.dropped = count
         return found
 
     def _with_options(self, came: int) -> list[Reply]:
@@ -183,7 +169,7 @@ class Batched:
 class Single:
     """By sendto and recvmsg, wherever batches cannot be."""
 
-    __slots__ = ("_ident", "_number", "_ready", "_sequence", "_sock", "_with_header", "dropped")
+    __slots__ = ("_ident", "_number", "_ready", "_sequence", "_sock", "_with_header")
 
     def __init__(self, sock: socket.SocketType, ident: int) -> None:
         self._sock, self._ident = sock, ident
@@ -191,7 +177,6 @@ class Single:
         self._with_header = _has_header(sock)
         self._sequence = 0
         self._ready: list[tuple[bytes, SockAddr]] = []
-        self.dropped = 0
 
     def lay(self, starts: Sequence[tuple[Route, int]], tokens: Sequence[int], size: int) -> None:
         pairs = zip(starts, tokens, strict=True)
@@ -224,9 +209,6 @@ class Single:
 
     def _next(self) -> list[Reply]:
         packet, ancillary, _, _ = self._sock.recvmsg(_CHUNK, _ANCILLARY)
-        for level, kind, raw in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, SO_RXQ_OVFL):
-                self.dropped = int.from_bytes(raw, sys.byteorder)
         token = _reply(self._number, packet, with_header=self._with_header)
         return [] if token is None else [(token, kernel.stamp(ancillary))]
 

@@ -86,5 +86,7 @@ class Counters(NamedTuple):
     lateness_us: int = 0
     """Sum over started; divide by the difference of `started`."""
     worst_lateness_us: int = 0
+    dropped: int = 0
+    """Echo replies that our own receive buffers had no room for."""
     live: int = 0
     waiting: int = 0
