@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import h2.config
+import h2.connection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,6 +243,19 @@ def test_http2_counts_the_peers_settings_for_no_answer():
 
     assert found.received(SETTINGS)
     assert not found.answered
+
+
+def test_http2_says_what_http1_says():
+    server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+    server.initiate_connection()
+
+    events = server.receive_data(second(method="POST", data="hello", headers="X-A: 1\nUser-Agent: mine").begin())
+
+    [headers] = [dict(event.headers) for event in events if hasattr(event, "headers")]
+    assert headers == {
+        ":method": "POST", ":scheme": "http", ":authority": "a.example", ":path": "/healthz",
+        "accept": "*/*", "x-a": "1", "user-agent": "mine", "content-length": "5",
+    }  # fmt: skip
 
 
 def test_http2_over_tls_must_be_agreed_on():

@@ -182,6 +182,8 @@ def _asked(endpoint: Endpoint, options: Options, *, is_secure: bool) -> Request:
     headers = options.parsed("headers", _NO_HEADERS, header_lines)
     if data or method in _WITH_BODY:
         headers = (*headers, ("Content-Length", str(len(data))))
+    given = {name.lower() for name, _ in headers}
+    headers = (*(field for field in http1.USUAL if field[0].lower() not in given), *headers)
     at_home = endpoint.path if endpoint.scheme in {"http", "https"} else ""
     return Request(
         method=method,

@@ -12,7 +12,7 @@ from typing import Final
 
 from reachline.errors import RemoteProtocolError
 
-__all__ = ["MAX_HEAD", "Response", "request", "whole"]
+__all__ = ["MAX_HEAD", "USUAL", "Response", "request", "whole"]
 
 MAX_HEAD: Final = 32 << 10
 """Bytes of status line and headers, interim responses included; servers send 8 to 16 KiB at most."""
@@ -40,11 +40,15 @@ _FINAL: Final = 200
 _BODILESS: Final = frozenset((204, 304))
 
 
+USUAL: Final = (("User-Agent", "reachline"), ("Accept", "*/*"))
+"""Header fields of every request that does not say them itself."""
+
+
 def request(method: str, path: str, host: str, headers: Iterable[tuple[str, str]] = ()) -> bytes:
     """The request as bytes, one connection for it alone."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}"]
     given = {name.lower() for name, _ in headers}
-    defaults = (("User-Agent", "reachline"), ("Accept", "*/*"), ("Connection", "close"))
+    defaults = (*USUAL, ("Connection", "close"))
     lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
