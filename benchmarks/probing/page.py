@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -130,9 +131,13 @@ def _profile(profile: Profile) -> Iterator[str]:
     yield "| share | where | line |"
     yield "| --- | --- | --- |"
     for spot in profile.spots:
-        source = spot.source.replace("|", "\\|").replace("`", "'")
-        yield f"| {spot.share:.1%} | `{spot.place}` | `{source or '…'}` |"
+        yield f"| {spot.share:.1%} | {_code(spot.place)} | {_code(spot.source or '…')} |"
     yield ""
+
+
+def _code(text: str) -> str:
+    """For a cell of a table: a bar within backticks ends it for some readers, and escaped is shown as it is by others."""
+    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
 
 
 def _rates(found: Results) -> Iterator[str]:

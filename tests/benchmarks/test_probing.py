@@ -163,7 +163,9 @@ def whole() -> Results:
         memory=Memory(lines=10_000, window=1_500),
         drift=Drift(seconds=60, probes=10**6, early_kb=50_000, late_kb=50_001, files_early=40, files_late=41),
         profiles={
-            "tcp": Profile(samples=900, kernel=0.6, spots=(Spot(share=0.4, place="net/bare.py begin", source="a | b"),))
+            "tcp": Profile(
+                samples=900, kernel=0.6, spots=(Spot(share=0.4, place="net/bare.py begin", source="a | b < c"),)
+            )
         },
         lacks={"tcp by blackbox": PEERS["blackbox"].lack},
     )
@@ -175,7 +177,7 @@ def test_a_page_says_what_holds_and_what_falls_short_with_its_profile():
     assert "| TCP connect, against the C loop | 0.6 × | 0.5 × … 0.7 × | ≥ 0.65 × | ≥ 0.8 × | **falls short** |" in lines
     assert "| 10 000 connects a second, share of a core | 25.0% | – | ≤ 45.0% | ≤ 30.0% | goal reached |" in lines
     assert "- against the C loop: 0.6 ×, where ≥ 0.65 × is wanted" in lines
-    assert "| 40.0% | `net/bare.py begin` | `a \\| b` |" in lines
+    assert "| 40.0% | <code>net/bare.py begin</code> | <code>a &#124; b &lt; c</code> |" in lines
     assert "| TCP connect | 600 (500 … 700) | 1,000 (1,000 … 1,000) |  |" in lines
     assert "- C loop, TCP connect: had only 80% of its core (95% is wanted)" in lines
     assert "- C loop, TCP connect: 3 of 1600 probes failed" in lines
