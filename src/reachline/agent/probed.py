@@ -12,7 +12,7 @@ from reachline.core.bucket import Claim
 from reachline.core.paths import Paths
 from reachline.core.window import MINIMUM, Window
 from reachline.model import Seconds, Zone
-from reachline.net.engine import Job
+from reachline.net.engine import Job, Phases
 from reachline.wire.frame import LinePlan, ProbePlan
 
 __all__ = ["SLOTS", "Probed"]
@@ -54,6 +54,7 @@ class Probed:
         "numbers",
         "passed",
         "paths",
+        "phases",
         "place",
         "plan",
         "skipped",
@@ -72,7 +73,8 @@ class Probed:
         leaving: Leaving = _PLAINLY,
     ) -> None:
         self.line, self.plan, self.kind, self.window, self.base = line, plan, plan.kind, window, base
-        self.leaving = leaving
+        self.leaving, self.number, self.numbers = leaving, 0, [0]
+        """Of `numbers` each is the round that a slot holds or held last. A second slot is made when rounds first overlap."""
         self.claims: tuple[Claim, ...] = ()
         """What each of its rounds asks of the agent's buckets."""
         self.place = tempo.phase(line.line)
@@ -98,13 +100,12 @@ class Probed:
         """The newest failure in words."""
         self.expires: int | None = None
         """When the peer's certificate ends, unix seconds."""
+        self.phases: Phases | None = None
+        """Where the time of the newest attempt went, for kinds that are more than a connect."""
         self.skipped = 0
         """Rounds left out since the last report…"""
         self.lateness_us = 0
         """…and how late the latest of those that began."""
-        self.number = 0
-        self.numbers = [0]
-        """The round that each slot holds or held last. A second slot is made when rounds first overlap."""
         self._left = [0]
         """Attempts of each slot's round that have not ended."""
         self._most = _most_rounds(plan)
@@ -188,10 +189,12 @@ class Probed:
         jobs = self._jobs[slot]
         return tuple(jobs[(self.number + attempt) % len(jobs)] for attempt in range(self.plan.burst))
 
-    def ended(self, slot: int, lateness_us: int, expires: int | None) -> bool:
+    def ended(self, slot: int, lateness_us: int, phases: Phases | None) -> bool:
         """One attempt of the round in `slot` ended; whether it was the round's last."""
         self.lateness_us = max(self.lateness_us, lateness_us)
-        self.expires = self.expires if expires is None else expires
+        self.phases = phases
+        if phases is not None and phases.expires is not None:
+            self.expires = phases.expires
         self._left[slot] -= 1
         return not self._left[slot]
 

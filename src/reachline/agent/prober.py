@@ -341,7 +341,7 @@ class Prober:
         )
         if failure is not None or late:
             probed.error = note or _WORDS.get(failure, "answered too late")
-        over = probed.ended(slot, lateness_us, phases.expires if phases else None)
+        over = probed.ended(slot, lateness_us, phases)
         probed.learn(now, answered=failure is None, lost=lost > 0 and probed.is_connecting)
         self._opine(probed, now)
         if window.rounds.last_ok is not was[0] or was[1] < now < probed.doubted:

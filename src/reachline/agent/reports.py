@@ -12,7 +12,7 @@ from reachline.agent.prober import Prober
 from reachline.agent.references import is_own
 from reachline.agent.selfcheck import SelfCheck
 from reachline.model import Seconds
-from reachline.wire.frame import SLICE, Detail, Heartbeat, Pacing, Ports, Report
+from reachline.wire.frame import SLICE, Detail, Heartbeat, Pacing, Phases, Ports, Report
 
 __all__ = ["Reporter", "pacing_of"]
 
@@ -79,9 +79,23 @@ class Reporter:
             certificate_days=days,
             interval_ms=round(1_000 * self._prober.every(probed)),
             ports=_ports(probed),
+            phases=_phases(probed),
         )
         probed.settle()
         return Report(line=probed.line.line, reading=reading, detail=detail)
+
+
+def _phases(probed: Probed) -> Phases | None:
+    if (found := probed.phases) is None:
+        return None
+    return Phases(
+        resolve_us=found.resolve,
+        connect_us=found.connect,
+        proxy_us=found.proxy,
+        tls_us=found.tls,
+        first_us=found.first,
+        total_us=found.total,
+    )
 
 
 def _ports(probed: Probed) -> Ports | None:

@@ -15,7 +15,7 @@ from reachline.core import histogram, words
 from reachline.errors import RemoteProtocolError
 from reachline.model import CENSORED_US, HELPERS, Kind, LineId, Reading, Seconds, VantageId
 from reachline.wire import view
-from reachline.wire.frame import Connections, Detail, Ports, Report
+from reachline.wire.frame import Connections, Detail, Phases, Ports, Report
 
 __all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row", "told_paths"]
 
@@ -274,7 +274,18 @@ def detail_row(seen: Seen) -> dict[str, object]:
         "interval": detail.interval_ms / 1_000 if detail.interval_ms else None,
         "paths": _paths(detail.ports),
         "connections": _connections(detail.connections),
+        "phases": _phases(detail.phases),
     }
+
+
+def _phases(found: Phases | None) -> dict[str, object] | None:
+    """Where the time of the newest attempt went; `rest` is what followed the first byte, and the agent's own overhead."""
+    if found is None:
+        return None
+    parts = (found.resolve_us, found.connect_us, found.proxy_us, found.tls_us, found.first_us)
+    rest = None if found.total_us is None else max(found.total_us - sum(part or 0 for part in parts), 0)
+    names = ("resolve", "connect", "proxy", "tls", "first", "total", "rest")
+    return dict(zip(names, map(_seconds, (*parts, found.total_us, rest)), strict=True))
 
 
 def _connections(found: Connections | None) -> dict[str, object] | None:

@@ -31,6 +31,7 @@ __all__ = [
     "MeshReport",
     "Pacing",
     "Peer",
+    "Phases",
     "Plan",
     "Ports",
     "ProbePlan",
@@ -177,6 +178,21 @@ class Mesh(msgspec.Struct, tag="mesh", frozen=True, kw_only=True, omit_defaults=
     peers: tuple[Peer, ...] = ()
 
 
+class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the time of one attempt went; absent: it did not get there. They do not overlap; the rest of `total_us` is what
+    followed the first byte, and the agent's own overhead.
+    """
+
+    resolve_us: int | None = None
+    connect_us: int | None = None
+    proxy_us: int | None = None
+    """From the first proxy to the last one's word that the target is reached."""
+    tls_us: int | None = None
+    first_us: int | None = None
+    """Request -> first byte of the answer."""
+    total_us: int | None = None
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """For people and reports, never for the judge. `codes` counts 1xx…5xx, `histogram` is `core.histogram` bytes."""
 
@@ -198,6 +214,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of rounds now, by what is known of the line and of the agent's rate; 0: not told."""
     ports: Ports | None = None
     """Where a dead path among equal ones shows."""
+    phases: Phases | None = None
+    """Of the newest attempt, where its kind has any."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
