@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reachline.agent.flows import SPREAD, Flows, Heard, Packets
+from reachline.wire.frame import Connections
 from reachline.wire.sockdiag import CONNECTING, Sock
 
 EVERY = 1.0
@@ -25,13 +26,25 @@ def sock(cookie: int = 1, **told: object) -> Sock:
 def looked(*looks: Sequence[Sock], timeout: float = 1.0) -> list[Heard]:
     """What each look says, one a second."""
     flows = Flows(timeout)
-    return [flows.heard(socks, at * EVERY) for at, socks in enumerate(looks)]
+    return [one_look(flows, socks, at * EVERY) for at, socks in enumerate(looks)]
+
+
+def one_look(flows: Flows, socks: Sequence[Sock], now: float, *, unsure: int = 0, whole: bool = True) -> Heard:
+    """One look, in pieces of three; `unsure` is the cookie of one that may be ours."""
+    for at in range(0, len(socks), 3):
+        flows.take(socks[at : at + 3], now, sure={each.cookie for each in socks} - {unsure})
+    return flows.heard(whole=whole)
+
+
+def idle(count: int = 1) -> Connections:
+    """What is told of connections that `sock` made."""
+    return Connections(count=count, deviation_us=0, lowest_us=0, delivery=0)
 
 
 def test_what_was_before_the_first_look_is_nobodys_news() -> None:
     (first,) = looked([sock(segments=500, retransmitted=80, acked=9_000)])
 
-    assert (first.sent, first.lost, first.ends, first.connections) == (0, 0, (), 1)
+    assert first == Heard(connections=idle())
 
 
 def test_segments_and_those_sent_again_are_told_as_they_grow_and_progress_brings_its_round_trip() -> None:
@@ -39,7 +52,7 @@ def test_segments_and_those_sent_again_are_told_as_they_grow_and_progress_brings
 
     _, second = looked([before], [after])
 
-    assert second == Heard(sent=120, lost=3, ends=(20_000,), connections=1)
+    assert second == Heard(sent=120, lost=3, ends=(20_000,), connections=idle())
 
 
 def test_a_connection_that_began_between_two_looks_is_new_with_its_handshake() -> None:
@@ -49,9 +62,9 @@ def test_a_connection_that_began_between_two_looks_is_new_with_its_handshake() -
 
 
 def test_an_idle_connection_says_nothing() -> None:
-    idle = sock(segments=10, acked=100)
+    quiet = sock(segments=10, acked=100)
 
-    assert looked([idle], [idle], [idle])[1:] == [Heard(connections=1)] * 2
+    assert looked([quiet], [quiet], [quiet])[1:] == [Heard(connections=idle())] * 2
 
 
 def test_a_connection_that_waits_in_vain_for_the_timeout_is_late_at_every_look_until_it_gets_on() -> None:
@@ -117,11 +130,42 @@ def test_of_very_many_connections_a_fair_few_are_told_others_each_time() -> None
 
 def test_a_connection_missed_by_a_broken_look_is_not_new_when_it_is_seen_again() -> None:
     flows, known = Flows(1.0), sock(segments=500, retransmitted=50, acked=1)
-    flows.heard([known], 0.0)
+    one_look(flows, [known], 0.0)
 
-    flows.heard([], 1.0, whole=False)
+    one_look(flows, [], 1.0, whole=False)
 
-    assert flows.heard([known], 2.0) == Heard(connections=1)
+    assert one_look(flows, [known], 2.0) == Heard(connections=idle())
+    one_look(flows, [], 3.0)
+    assert one_look(flows, [known], 4.0).sent == 501
+
+
+def test_what_may_be_ours_is_remembered_and_counts_once_it_is_known_not_to_be() -> None:
+    flows = Flows(1.0)
+    one_look(flows, [], 0.0)
+
+    first = one_look(flows, [sock(5, segments=4, acked=1)], 1.0, unsure=5)
+    second = one_look(flows, [sock(5, segments=9, acked=2)], 2.0)
+
+    assert first == Heard()
+    assert (second.sent, second.ends) == (10, (20_000,))
+
+
+def test_what_may_be_ours_at_the_first_look_has_its_past_left_out_too() -> None:
+    flows = Flows(1.0)
+
+    one_look(flows, [sock(5, segments=400, acked=1)], 0.0, unsure=5)
+
+    assert one_look(flows, [sock(5, segments=401, acked=2)], 1.0).sent == 1
+
+
+def test_the_medians_of_connections_and_the_fastest_delivery_are_told_in_passing() -> None:
+    socks = [
+        sock(cookie, deviation_us=cookie, lowest_us=10 * cookie, delivery=1_000 * cookie) for cookie in (1, 2, 3, 9)
+    ]
+
+    (first,) = looked([*socks, sock(10, rtt_us=0)])
+
+    assert first.connections == Connections(count=5, deviation_us=2, lowest_us=25, delivery=9_000)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.agent.test_flows import sock
 
-from reachline.agent.matching import Match, Rule, matched, rule_of
+from reachline.agent.matching import Match, Matcher, Rule, rule_of
 from reachline.errors import ConfigError
 from reachline.model import Kind
 from reachline.wire.frame import LinePlan, ProbePlan
@@ -21,7 +21,8 @@ def line(**told: object) -> LinePlan:
 
 
 def cookies(matches: list[Match], socks: list[Sock], **owned: frozenset[int]) -> list[list[int]]:
-    return [[each.cookie for each in found] for found in matched(matches, socks, owned)]
+    found = Matcher(matches, owned).of(socks)
+    return [[each.cookie for each in found.get(at, ())] for at in range(len(matches))]
 
 
 A = Match(Rule(), ("10.0.0.9", "10.0.0.10"), 443)

@@ -40,7 +40,7 @@ def test_segments_have_their_own_denominator_and_round_trips_no_percentile() -> 
     one = watched()
 
     for second in range(40):
-        one.take(Heard(sent=100, lost=2, ends=(20_000,) * 5, connections=5), float(second))
+        one.take(Heard(sent=100, lost=2, ends=(20_000,) * 5), float(second))
 
     reading = said(one, 39.5)
     assert (reading.kind, reading.lost / reading.sent) == (Kind.PASSIVE, 0.02)
@@ -55,7 +55,7 @@ def test_looks_at_which_every_connection_waits_in_vain_are_rounds_that_fail() ->
     one = watched()
 
     for second in range(4):
-        one.take(Heard(ends=(None, None), connections=2), float(second))
+        one.take(Heard(ends=(None, None)), float(second))
 
     reading, detail = one.reading(4.0, void=False)
     assert (reading.counts.late, reading.rounds, reading.rounds_ok) == (8, 3, 0)
@@ -66,9 +66,9 @@ def test_looks_at_which_every_connection_waits_in_vain_are_rounds_that_fail() ->
 def test_without_traffic_there_is_no_verdict_which_is_not_healthy(after: float, knows: bool) -> None:
     one = watched()
     for second in range(10):
-        one.take(Heard(sent=10, lost=5, ends=(None,), connections=1), float(second))
+        one.take(Heard(sent=10, lost=5, ends=(None,)), float(second))
     for second in range(10, 10 + round(after)):
-        one.take(Heard(connections=1), float(second))
+        one.take(Heard(), float(second))
 
     reading, detail = one.reading(9.0 + after, void=False)
 
@@ -80,7 +80,7 @@ def test_what_was_found_while_our_own_end_was_broken_can_be_taken_back() -> None
     watching = Passive()
     watching.adopt([line("a", "tcp://10.0.0.9:443", passive())])
     for second in range(10):
-        watching.watched["c/a"].take(Heard(sent=10, lost=second, ends=(None,), connections=1), float(second))
+        watching.watched["c/a"].take(Heard(sent=10, lost=second, ends=(None,)), float(second))
 
     watching.revoke(1.5)
 

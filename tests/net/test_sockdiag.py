@@ -105,10 +105,50 @@ def test_a_mark_is_matched_where_we_may_see_it_and_else_the_reason_is_told() -> 
             assert looked.error == "to look at marks takes CAP_NET_ADMIN"
 
 
-def test_a_connection_we_closed_is_not_taken_for_anothers_and_anothers_still_counts_when_it_closes() -> None:
-    async def scenario(port: int) -> tuple[list[int], list[int]]:
-        diag = SockDiag()
-        wanted = [Wanted(address="127.0.0.1", port=port)]
+def cookies(looked: Looked, *, sure: bool) -> set[int]:
+    return {sock.cookie for sock in looked.socks if (sock.cookie in looked.sure) is sure}
+
+
+def test_a_connection_that_is_new_is_sure_to_be_anothers_at_the_second_look() -> None:
+    async def scenario(port: int) -> list[Looked]:
+        diag, wanted = SockDiag(), [Wanted(address="127.0.0.1", port=port)]
+        looks = [await diag.look(wanted)]
+        with other("127.0.0.1", port):
+            looks += [await diag.look(wanted), await diag.look(wanted)]
+        diag.close()
+        return looks
+
+    with listening() as port:
+        _, second, third = asyncio.run(scenario(port))
+
+    assert (len(cookies(second, sure=False)), cookies(second, sure=True)) == (1, set())
+    assert cookies(third, sure=True) == cookies(second, sure=False)
+
+
+def test_our_own_is_never_sure_however_it_comes_and_goes_between_looks() -> None:
+    async def scenario(port: int) -> list[Looked]:
+        diag, wanted, looks = SockDiag(), [Wanted(address="127.0.0.1", port=port)], []
+        ours: list[socket.socket] = []
+        for _ in range(4):
+            ours += [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+            looks.append(await diag.look(wanted))
+            for sock in ours[::2]:
+                sock.close()
+            del ours[::2]
+        for sock in ours:
+            sock.close()
+        diag.close()
+        return looks
+
+    with listening() as port:
+        looks = asyncio.run(scenario(port))
+
+    assert [looked.socks for looked in looks] == [()] * 4
+
+
+def test_anothers_connection_still_counts_when_it_is_closed_and_ours_does_not() -> None:
+    async def scenario(port: int) -> tuple[Looked, Looked]:
+        diag, wanted = SockDiag(), [Wanted(address="127.0.0.1", port=port)]
         ours = socket.create_connection(("127.0.0.1", port))
         with other("127.0.0.1", port) as process:
             first = await diag.look(wanted)
@@ -117,13 +157,13 @@ def test_a_connection_we_closed_is_not_taken_for_anothers_and_anothers_still_cou
             process.wait()
             second = await diag.look(wanted)
         diag.close()
-        return [sock.cookie for sock in first.socks], [sock.cookie for sock in second.socks]
+        return first, second
 
     with listening() as port:
         first, second = asyncio.run(scenario(port))
 
-    assert len(first) == 1
-    assert second == first
+    assert len(cookies(first, sure=True)) == 1
+    assert cookies(second, sure=True) == cookies(first, sure=True)
 
 
 def test_a_look_that_was_given_up_leaves_nothing_behind_that_the_next_would_take_for_its_own() -> None:

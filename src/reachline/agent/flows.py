@@ -8,10 +8,12 @@ the timeout is late. Nothing sent is nothing said.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Iterable, Sequence
+from statistics import median
 from typing import Final, NamedTuple
 
 from reachline.model import Seconds
+from reachline.wire.frame import Connections
 from reachline.wire.sockdiag import CONNECTING, Sock
 
 __all__ = ["SPREAD", "Flows", "Heard", "Packets"]
@@ -31,47 +33,71 @@ class Heard(NamedTuple):
     lost: int = 0
     ends: tuple[int | None, ...] = ()
     """Attempts: the round trip of a connection whose data was confirmed, None of one that waits in vain."""
-    connections: int = 0
+    connections: Connections = Connections(count=0)
 
 
 class _Flow:
     """One connection as it was last seen."""
 
-    __slots__ = ("acked", "lost", "sent", "since")
+    __slots__ = ("acked", "look", "lost", "sent", "since")
 
     def __init__(self, sent: int, lost: int, acked: int) -> None:
         self.sent, self.lost, self.acked = sent, lost, acked
         self.since: Seconds | None = None
         """From when on it was seen to wait in vain."""
+        self.look = 0
+        """The newest look it was in."""
 
 
 class Flows:
-    """A line's connections by their cookie. One writer."""
+    """A line's connections by their cookie: `take` for each piece of a look, then `heard`. One writer."""
 
     def __init__(self, timeout: Seconds) -> None:
         self._timeout = timeout
         self._flows: dict[int, _Flow] = {}
-        self._looks = 0
+        self._looks = self._sent = self._lost = 0
+        self._ends: list[int | None] = []
+        self._figures: list[tuple[int, int, int]] = []
+        self._count = 0
 
-    def heard(self, socks: Collection[Sock], now: Seconds, *, whole: bool = True) -> Heard:
-        """What is new since the last look. A connection that was not there then began in between, so all of it is new;
-        at the first look nobody knows when they did.
+    def take(self, socks: Iterable[Sock], now: Seconds, *, sure: Container[int]) -> None:
+        """Some of a look's connections. One that was not there at the look before began in between, so all of it is new; at
+        the first look nobody knows when they did. What is not in `sure` yet is only remembered.
         """
-        sent = lost = 0
-        ends: list[int | None] = []
         for sock in socks:
             flow = self._known(sock)
-            more, missing = _totals(sock)
-            sent += max(0, more - flow.sent)
-            lost += max(0, missing - flow.lost)
-            flow.sent, flow.lost = max(more, flow.sent), max(missing, flow.lost)
-            end = self._end(flow, sock, now)
-            ends += () if end is None else (end[0],)
+            flow.look = self._looks
+            if sock.cookie not in sure:
+                continue
+            sent, lost = _totals(sock)
+            self._sent += max(0, sent - flow.sent)
+            self._lost += max(0, lost - flow.lost)
+            flow.sent, flow.lost = max(sent, flow.sent), max(lost, flow.lost)
+            self._ends += self._end(flow, sock, now)
+            self._count += 1
+            if sock.rtt_us:
+                self._figures.append((sock.deviation_us, sock.lowest_us, sock.delivery))
+
+    def heard(self, *, whole: bool = True) -> Heard:
+        """What the look brought; it is over with this. `whole` False: what is missing in it need not be gone."""
+        found = Heard(self._sent, min(self._lost, self._sent), _few(self._ends, self._looks), self._connections())
         if whole:
-            here = {sock.cookie for sock in socks}
-            self._flows = {cookie: flow for cookie, flow in self._flows.items() if cookie in here}
+            self._flows = {cookie: flow for cookie, flow in self._flows.items() if flow.look == self._looks}
         self._looks += 1
-        return Heard(sent, min(lost, sent), _few(ends, self._looks), len(socks))
+        self._sent = self._lost = self._count = 0
+        self._ends, self._figures = [], []
+        return found
+
+    def _connections(self) -> Connections:
+        if not self._figures:
+            return Connections(count=self._count)
+        deviations, lowest, delivery = zip(*self._figures, strict=True)
+        return Connections(
+            count=self._count,
+            deviation_us=round(median(deviations)),
+            lowest_us=round(median(lowest)),
+            delivery=max(delivery),
+        )
 
     def _known(self, sock: Sock) -> _Flow:
         flow = self._flows.get(sock.cookie)
@@ -80,17 +106,17 @@ class Flows:
             self._flows[sock.cookie] = flow
         return flow
 
-    def _end(self, flow: _Flow, sock: Sock, now: Seconds) -> tuple[int | None] | None:
-        """Whether it got on (its round trip), waits in vain too long (None), or has nothing to tell."""
+    def _end(self, flow: _Flow, sock: Sock, now: Seconds) -> tuple[int | None, ...]:
+        """Its round trip where it got on, None where it waits in vain too long; nothing where it has nothing to tell."""
         moved, flow.acked = sock.acked > flow.acked, max(sock.acked, flow.acked)
         if moved:
             flow.since = None
-            return (sock.rtt_us,) if sock.rtt_us else None
+            return (sock.rtt_us,) if sock.rtt_us else ()
         if not (sock.pending and (sock.unacked or sock.state == CONNECTING)):
             flow.since = None
-            return None
+            return ()
         flow.since = now if flow.since is None else flow.since
-        return (None,) if now - flow.since >= self._timeout else None
+        return (None,) if now - flow.since >= self._timeout else ()
 
 
 def _totals(sock: Sock) -> tuple[int, int]:

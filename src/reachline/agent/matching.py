@@ -11,7 +11,7 @@ from reachline.talk.options import Options
 from reachline.wire.frame import LinePlan, ProbePlan
 from reachline.wire.sockdiag import Sock, Wanted
 
-__all__ = ["WAYS", "Match", "Rule", "matched", "rule_of"]
+__all__ = ["WAYS", "Match", "Matcher", "Rule", "rule_of"]
 
 WAYS = ("destination", "mark", "process")
 _HIGHEST_MARK = 2**32 - 1
@@ -81,34 +81,37 @@ def rule_of(line: LinePlan, plan: ProbePlan) -> Rule:
     )
 
 
-def matched(matches: Sequence[Match], socks: Iterable[Sock], owned: Mapping[str, frozenset[int]]) -> list[list[Sock]]:
-    """The connections of each match, in their order. `owned` has the inodes of each process that a rule names.
+class Matcher:
+    """The matches of one look, and which connections are whose. Its positions are those of `matches`."""
 
-    One that fits several goes to those that say how it must leave; where none does, to all of them.
-    """
-    by_place, by_mark = _index(matches)
-    found: list[list[Sock]] = [[] for _ in matches]
-    for sock in socks:
+    def __init__(self, matches: Sequence[Match], owned: Mapping[str, frozenset[int]]) -> None:
+        """`owned` has the inodes of each process that a rule names."""
+        self._matches, self._owned = matches, owned
+        self._by_place = defaultdict[tuple[str, int], list[int]](list)
+        self._by_mark = defaultdict[int, list[int]](list)
+        for at, match in enumerate(matches):
+            if not match.rule.by_destination:
+                self._by_mark[match.rule.mark or 0].append(at)
+            for address in match.addresses if match.rule.by_destination else ():
+                self._by_place[address, match.port].append(at)
+
+    def of(self, socks: Iterable[Sock]) -> dict[int, list[Sock]]:
+        """The connections of each match that has some.
+
+        One that fits several goes to those that say how it must leave; where none does, to all of them.
+        """
+        found = defaultdict[int, list[Sock]](list)
+        for sock in socks:
+            for at in self._takers(sock):
+                found[at].append(sock)
+        return found
+
+    def _takers(self, sock: Sock) -> list[int]:
+        known = (*self._by_place.get((sock.remote, sock.remote_port), ()), *self._by_mark.get(sock.mark or 0, ()))
         takers = [
-            at
-            for at in (*by_place.get((sock.remote, sock.remote_port), ()), *by_mark.get(sock.mark or 0, ()))
-            if matches[at].leaves(sock) and _is_of(sock, matches[at].rule, owned)
+            at for at in known if self._matches[at].leaves(sock) and _is_of(sock, self._matches[at].rule, self._owned)
         ]
-        narrow = [at for at in takers if matches[at].is_narrow]
-        for at in narrow or takers:
-            found[at].append(sock)
-    return found
-
-
-def _index(matches: Sequence[Match]) -> tuple[dict[tuple[str, int], list[int]], dict[int, list[int]]]:
-    by_place, by_mark = defaultdict[tuple[str, int], list[int]](list), defaultdict[int, list[int]](list)
-    for at, match in enumerate(matches):
-        if match.rule.by_destination:
-            for address in match.addresses:
-                by_place[address, match.port].append(at)
-        elif match.rule.mark:
-            by_mark[match.rule.mark].append(at)
-    return by_place, by_mark
+        return [at for at in takers if self._matches[at].is_narrow] or takers
 
 
 def _is_of(sock: Sock, rule: Rule, owned: Mapping[str, frozenset[int]]) -> bool:

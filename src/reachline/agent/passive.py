@@ -1,7 +1,7 @@
 """The kernel as a vantage: the connections that others on this machine have over a line, looked at once a second.
 
 Sends nothing. What it finds goes the ordinary way, as a window and a reading of kind `passive`. It cannot see a connection
-that began and ended between two looks, nor those of another network namespace. Linux only; elsewhere it says so.
+that lives for less than two looks, nor those of another network namespace. Linux only; elsewhere it says so.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median
 from typing import Final
 
 from reachline.agent import trust
 from reachline.agent.flows import Flows, Heard, Packets
-from reachline.agent.matching import Match, Rule, matched, rule_of
+from reachline.agent.matching import Match, Matcher, Rule, rule_of
 from reachline.core.ring import Columns
 from reachline.core.window import Window
 from reachline.doors.addresses import parse_target
@@ -28,7 +27,6 @@ from reachline.net.sockdiag import Looked, SockDiag
 from reachline.net.waiting import within
 from reachline.talk.secure import is_address
 from reachline.wire.frame import Connections, Detail, LinePlan, ProbePlan, Report
-from reachline.wire.sockdiag import Sock
 
 __all__ = ["QUIET", "Passive", "Watched"]
 
@@ -38,6 +36,8 @@ QUIET: Final[Seconds] = 30.0
 """Without anything sent for three default heartbeats there is nothing to say of now: no verdict, which is not healthy."""
 _KEPT: Final[Seconds] = 600.0
 """Connections outlive the answer of a name server: an address that left a name is still the line's this long."""
+_PIECE: Final = 128
+"""Connections told apart in one go: about a millisecond."""
 _IDLE: Final[Seconds] = 3_600.0
 """Without any line to watch; a new plan wakes."""
 
@@ -183,13 +183,19 @@ class Passive:
         if looked.error:
             return
         clock = asyncio.get_running_loop().time
-        for watched, socks in zip(due, matched(matches, looked.socks, inodes), strict=True):
+        matcher = Matcher(matches, inodes)
+        for at in range(0, len(looked.socks), _PIECE):
+            for which, socks in matcher.of(looked.socks[at : at + _PIECE]).items():
+                due[which].flows.take(socks, now, sure=looked.sure)
+            await asyncio.sleep(0)
+        for watched in due:
+            heard = watched.flows.heard(whole=looked.whole)
             if self.watched.get(watched.line.line) is watched:
-                self._take(watched, socks, looked.whole, clock())
+                self._take(watched, heard, clock())
 
-    def _take(self, watched: Watched, socks: Sequence[Sock], whole: bool, now: Seconds) -> None:
-        watched.connections = _connections(socks)
-        watched.take(watched.flows.heard(socks, now, whole=whole), now)
+    def _take(self, watched: Watched, heard: Heard, now: Seconds) -> None:
+        watched.connections = heard.connections
+        watched.take(heard, now)
         rounds = watched.window.rounds
         zone = trust.advisory(watched.zone, rounds.known, rounds.ok)
         if zone is not watched.zone:
@@ -242,15 +248,3 @@ class Passive:
             watched.error = answer.error or watched.error
         watched.addresses |= dict.fromkeys(current, now)
         watched.addresses = {address: at for address, at in watched.addresses.items() if now - at < _KEPT}
-
-
-def _connections(socks: Sequence[Sock]) -> Connections:
-    measured = [sock for sock in socks if sock.rtt_us]
-    if not measured:
-        return Connections(count=len(socks))
-    return Connections(
-        count=len(socks),
-        deviation_us=round(median(sock.deviation_us for sock in measured)),
-        lowest_us=round(median(sock.lowest_us for sock in measured)),
-        delivery=max(sock.delivery for sock in measured),
-    )

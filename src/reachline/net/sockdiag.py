@@ -1,7 +1,8 @@
 """The kernel's table of TCP connections, read piece by piece on the loop. Linux only; knows no line and no verdict.
 
-One request walks the kernel's whole hash table before its first answer (1 to 3 ms for 262 144 places), in one piece: that is
-the price of a look, and why there is one for all lines. What was found comes in datagrams, one a turn of the loop.
+One request walks the kernel's whole hash table before its first answer (1 to 3 ms for 262 144 places and each family), in one
+piece: that is the price of a look, and why there is one for all lines. What was found comes in datagrams, one a turn of the
+loop.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.errors import RemoteProtocolError
@@ -39,6 +40,8 @@ class Looked(NamedTuple):
     """What one look found: connections of other processes, or why there is nothing to be found."""
 
     socks: tuple[Sock, ...] = ()
+    sure: frozenset[int] = frozenset()
+    """Cookies of those that are not ours for certain: what was seen for the first time may be a probe that is gone by now."""
     whole: bool = True
     """False: the table changed while it was read, so that one that is missing need not be gone."""
     error: str = ""
@@ -51,15 +54,14 @@ class SockDiag:
         self._socket: socket.socket | None = None
         self._sequence = 0
         self._found: list[Sock] = []
-        self._own: set[int] = set()
-        """Inodes of our own sockets, as of every turn in which the kernel collected some."""
-        self._strangers: frozenset[int] = frozenset()
-        """Cookies of the last look's connections, which are known not to be ours."""
+        self._is_first = True
+        self._sure = self._own = self._trial = frozenset[int]()
+        """Cookies of the last look's connections: not ours for certain, ours, and those that only the next look can tell."""
         self._over: asyncio.Future[bool] | None = None
 
     async def look(self, wanted: Sequence[Wanted]) -> Looked:
         """All connections of other processes that any of `wanted` describes."""
-        self._found, self._own = [], set()
+        self._found = []
         try:
             whole = [await self._dump(family, wanted) for family in _FAMILIES]
         except asyncio.CancelledError:
@@ -70,9 +72,25 @@ class SockDiag:
         except OSError as error:
             code = error.errno or 0
             return self._broken(_WORDS.get(code) or words_of(code))
-        found = {sock.cookie: sock for sock in self._found if self._is_foreign(sock)}
-        self._strangers = frozenset(found)
-        return Looked(tuple(found.values()), all(whole))
+        found = {sock.cookie: sock for sock in self._found}
+        self._tell_apart(found)
+        theirs = tuple(sock for cookie, sock in found.items() if cookie in self._sure or cookie in self._trial)
+        return Looked(theirs, self._sure, all(whole))
+
+    def _tell_apart(self, found: Mapping[int, Sock]) -> None:
+        """Whose each connection is. What is in two looks was open when we asked ourselves between them: then it is not ours.
+
+        A closed connection has no inode and could be a probe of ours: it counts where it did before it was closed.
+        """
+        passed = {cookie for cookie in self._trial if cookie in found and found[cookie].inode}
+        sure, own = self._sure & found.keys() | passed, self._own & found.keys()
+        new = [sock for cookie, sock in found.items() if cookie not in sure and cookie not in own]
+        ours = _own_sockets() if new else frozenset()
+        self._own = own | {sock.cookie for sock in new if not sock.inode or sock.inode in ours}
+        theirs = frozenset(sock.cookie for sock in new) - self._own
+        # What was there before the first look is told to whoever keeps books as it is: it counts from here on.
+        self._sure, self._trial = (theirs, frozenset()) if self._is_first else (sure, theirs)
+        self._is_first = False
 
     def close(self) -> None:
         """Nothing is asked any more."""
@@ -81,10 +99,6 @@ class SockDiag:
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-
-    def _is_foreign(self, sock: Sock) -> bool:
-        """A closed connection has no inode and could be a probe of ours: it counts where it did before it was closed."""
-        return sock.cookie in self._strangers or (sock.inode != 0 and sock.inode not in self._own)
 
     async def _dump(self, family: int, wanted: Sequence[Wanted]) -> bool:
         """All of one family into `_found`; whether the table stood still meanwhile."""
@@ -97,11 +111,10 @@ class SockDiag:
             loop.add_reader(self._socket.fileno(), self._turn)
         self._over = loop.create_future()
         self._socket.send(asked)
-        self._own |= _own_sockets()
         return await self._over
 
     def _turn(self) -> None:
-        """One datagram. The kernel collects the next one as this is taken, so whose those are must be noted before we go on."""
+        """One datagram."""
         if self._socket is None or self._over is None or self._over.done():
             return
         try:
@@ -121,7 +134,6 @@ class SockDiag:
                 case Done():
                     over.set_result(message.whole)
                     return
-        self._own |= _own_sockets()
 
     def _broken(self, error: str) -> Looked:
         """Answers may be left behind: the next look begins with a new socket."""
@@ -137,12 +149,12 @@ def _opened() -> socket.socket:
     )
 
 
-def _own_sockets() -> set[int]:
-    """Inodes of this process' sockets; a microsecond each."""
+def _own_sockets() -> frozenset[int]:
+    """Inodes of this process' sockets; some microseconds each."""
     found = set()
     with os.scandir("/proc/self/fd") as entries:
         for entry in entries:
             status = os.fstat(int(entry.name))
             if stat.S_ISSOCK(status.st_mode):
                 found.add(status.st_ino)
-    return found
+    return frozenset(found)

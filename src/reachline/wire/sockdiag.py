@@ -37,7 +37,7 @@ _HEADER: Final = struct.Struct("=IHHII")
 """struct nlmsghdr: length, type, flags, sequence, port."""
 _REQUEST: Final = struct.Struct("=BBBxI48x")
 """struct inet_diag_req_v2: family, protocol, wanted extensions, states; the socket's own id stays empty."""
-_SOCK: Final = struct.Struct("=BBxx4s16s16sIQ12xII")
+_SOCK: Final = struct.Struct("=BBxx2s2s16s16sIQ12xII")
 """struct inet_diag_msg: family, state, both ports and addresses as in a packet, interface, cookie, uid, inode."""
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _NUMBER: Final = struct.Struct("=I")
@@ -47,6 +47,8 @@ _EXTENSION_INFO: Final = 2
 _MARK: Final = 15
 """…and INET_DIAG_MARK, which comes unasked, but only to those who may administer the network."""
 _BYTECODE: Final = 1
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+"""How an IPv4 address begins as an IPv6 one."""
 
 _AF: Final = {4: 2, 6: 10}
 """AF_INET, AF_INET6 (linux/socket.h)."""
@@ -110,25 +112,25 @@ class Sock(NamedTuple):
     """…and how often the timer was doubled for it."""
     unacked: int
     """Segments on their way."""
-    rtt_us: int
-    """Smoothed; 0: nothing was measured yet."""
-    deviation_us: int
-    lowest_us: int
-    retransmitted: int
-    """Segments sent again, SYNs with them, since it was opened."""
-    segments: int
-    """Data segments sent, those sent again with them."""
-    acked: int
-    """Bytes the peer confirmed."""
     sent_ago: int
     """Since data was last sent…"""
     heard_ago: int
     """…and since an acknowledgement last came."""
+    rtt_us: int
+    """Smoothed; 0: nothing was measured yet."""
+    deviation_us: int
+    retransmitted: int
+    """Segments sent again, SYNs with them, since it was opened."""
+    acked: int
+    """Bytes the peer confirmed."""
+    lowest_us: int
+    segments: int
+    """Data segments sent, those sent again with them."""
     delivery: int
-    reordered: int
-    """Times the path was seen to change the order of segments."""
     duplicates: int
     """Segments that the peer says it got twice."""
+    reordered: int
+    """Times the path was seen to change the order of segments."""
 
 
 class Done(NamedTuple):
@@ -190,52 +192,33 @@ def _sock(body: bytes) -> Sock | None:
     """None where the kernel gives no figures of it (a listener, a socket just closed)."""
     if len(body) < _SOCK.size:
         raise RemoteProtocolError(f"sock_diag: a socket of {len(body)} bytes, {_SOCK.size} at least are one")
-    family, state, ports, local, remote, interface, cookie, uid, inode = _SOCK.unpack_from(body)
-    found = dict(_attributes(body, _SOCK.size))
-    info, mark = found.get(_EXTENSION_INFO, b""), found.get(_MARK, b"")
+    family, state, local_port, remote_port, local, remote, interface, cookie, uid, inode = _SOCK.unpack_from(body)
+    info, mark = _attributes(body)
     if len(info) < _INFO.size:
         return None
-    pending, backoff, unacked, sent_ago, heard_ago, rtt, deviation, again, acked, lowest, segments, rate = (
-        _INFO.unpack_from(info)
-    )
-    return Sock(
-        state=state,
-        family=family,
-        local=_address(family, local),
-        local_port=int.from_bytes(ports[:2]),
-        remote=_address(family, remote),
-        remote_port=int.from_bytes(ports[2:]),
-        interface=interface,
-        cookie=cookie,
-        inode=inode,
-        uid=uid,
-        mark=_NUMBER.unpack_from(mark)[0] if len(mark) >= _NUMBER.size else None,
-        pending=pending,
-        backoff=backoff,
-        unacked=unacked,
-        rtt_us=rtt,
-        deviation_us=deviation,
-        lowest_us=lowest,
-        retransmitted=again,
-        segments=segments,
-        acked=acked,
-        sent_ago=sent_ago,
-        heard_ago=heard_ago,
-        delivery=rate,
-        reordered=_grown(info, _REORDERED),
-        duplicates=_grown(info, _DUPLICATES),
-    )
+    ends = _address(family, local), _port(local_port), _address(family, remote), _port(remote_port)
+    grown = _grown(info, _DUPLICATES), _grown(info, _REORDERED)
+    # By place: a host may have ten thousand of them, and names would double what each costs.
+    head = (state, family, *ends, interface, cookie, inode, uid, mark)
+    return Sock._make((*head, *_INFO.unpack_from(info), *grown))
 
 
-def _attributes(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    while at < len(body):
-        if len(body) - at < _ATTRIBUTE.size:
-            raise RemoteProtocolError(f"sock_diag: {len(body) - at} bytes are no attribute")
+def _attributes(body: bytes) -> tuple[bytes, int | None]:
+    """tcp_info and the mark, as far as they are told."""
+    at, end = _SOCK.size, len(body)
+    info, mark = b"", None
+    while at < end:
+        if end - at < _ATTRIBUTE.size:
+            raise RemoteProtocolError(f"sock_diag: {end - at} bytes are no attribute")
         length, kind = _ATTRIBUTE.unpack_from(body, at)
-        if not _ATTRIBUTE.size <= length <= len(body) - at:
-            raise RemoteProtocolError(f"sock_diag: an attribute of {length} bytes, {len(body) - at} are left")
-        yield kind, body[at + _ATTRIBUTE.size : at + length]
+        if not _ATTRIBUTE.size <= length <= end - at:
+            raise RemoteProtocolError(f"sock_diag: an attribute of {length} bytes, {end - at} are left")
+        if kind == _EXTENSION_INFO:
+            info = body[at + _ATTRIBUTE.size : at + length]
+        elif kind == _MARK and length >= _ATTRIBUTE.size + _NUMBER.size:
+            mark = int(_NUMBER.unpack_from(body, at + _ATTRIBUTE.size)[0])
         at += _aligned(length)
+    return info, mark
 
 
 def _aligned(length: int) -> int:
@@ -243,12 +226,17 @@ def _aligned(length: int) -> int:
     return length + 3 & ~3
 
 
+def _port(raw: bytes) -> int:
+    return raw[0] << 8 | raw[1]
+
+
 def _address(family: int, raw: bytes) -> str:
     """As people write it; an IPv4 peer of an IPv6 socket as the IPv4 address it is."""
     if family == _AF[4]:
-        return str(ipaddress.IPv4Address(raw[:4]))
-    found = ipaddress.IPv6Address(raw)
-    return str(found.ipv4_mapped or found)
+        return ".".join(map(str, raw[:4]))
+    if raw[:12] == _MAPPED:
+        return ".".join(map(str, raw[12:]))
+    return str(ipaddress.IPv6Address(raw))
 
 
 def _grown(info: bytes, at: int) -> int:
