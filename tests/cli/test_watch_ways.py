@@ -167,6 +167,8 @@ def test_watch_looks_through_proxies(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert last.keys() == {text.replace(":ge%2Cheim", "") for text in targets}
     assert {(each["state"], each["clock"], each["ok"]) for each in last.values()} == {("healthy", "rx_stamp", True)}
+    assert all(0 < each["proxy"] <= each["total"] for each in last.values()), "the time beyond the proxy's own connect"
+    assert all(0 <= each["connect"] < 5 for each in last.values())
     assert "ge%2Cheim" not in done.stdout
     assert "ge,heim" not in done.stdout
 

@@ -67,6 +67,10 @@ def test_lines_by_proxy_are_judged_and_their_passwords_stay_hidden(tmp_path: Pat
 
     assert refused["health"] != "healthy"
     assert refused["via"] == f"socks5://bob@127.0.0.1:{socks.port}"
+    for page in pages[1:]:
+        for reading in page["readings"]:
+            assert 0 < reading["phases"]["proxy"] <= reading["phases"]["total"]
+            assert reading["phases"]["rest"] >= 0
     kept = b"".join(path.read_bytes() for path in journal.rglob("*") if path.is_file())
     seen = f"{pages} {refused} {metrics} {running.said} {kept!r}"
     assert [secret for secret in SECRETS if secret in seen] == []

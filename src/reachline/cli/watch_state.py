@@ -21,6 +21,7 @@ from reachline.core.window import Figures
 from reachline.core.zone import verdict
 from reachline.doors import reach
 from reachline.model import Failure, Gate, Health, Reading, Seconds, VantageId, Vote, Zone
+from reachline.net.engine import Phases
 
 __all__ = ["HISTORY", "Bar", "Sight", "Watch", "Watched", "watch_rules"]
 
@@ -63,6 +64,14 @@ class Sight(NamedTuple):
     p95: Seconds | None
     jitter: Seconds | None
     address: str
+    resolve: Seconds | None = None
+    """Where the time of the newest round went, for kinds that are more than a connect. To the first proxy is `connect`…"""
+    connect: Seconds | None = None
+    proxy: Seconds | None = None
+    """…and from there to the last one's word that the target is reached."""
+    tls: Seconds | None = None
+    first: Seconds | None = None
+    total: Seconds | None = None
 
 
 def watch_rules(interval: Seconds) -> Rules:
@@ -83,6 +92,7 @@ class Watched:
         self.rounds = 0
         self.paths = ""
         """What is known of a dead path among equal ones, in words."""
+        self.phases = Phases()
         self._rules = rules
         self._row = NEW
         self._vote: Vote | None = None
@@ -166,6 +176,12 @@ class Watched:
             p95=_seconds(self.figures.p95_us),
             jitter=_seconds(reading.jitter_us),
             address=address,
+            resolve=_seconds(self.phases.resolve),
+            connect=_seconds(self.phases.connect),
+            proxy=_seconds(self.phases.proxy),
+            tls=_seconds(self.phases.tls),
+            first=_seconds(self.phases.first),
+            total=_seconds(self.phases.total),
         )
 
 
@@ -179,7 +195,7 @@ class Watch:
     def ended(self, probed: Probed, attempt: Attempt, now: Seconds) -> Watched:
         """An attempt is in its window; the row it belongs to."""
         row = self.rows[probed.line.line]
-        row.paths = _paths(probed)
+        row.paths, row.phases = _paths(probed), probed.phases or Phases()
         row.ended(attempt, *probed.window.summary(now))
         probed.settle()
         return row
