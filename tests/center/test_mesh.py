@@ -30,7 +30,7 @@ def report(peer: str, **more: object) -> MeshReport:
 
 
 def ways(matrix: Matrix, *, now: int = 0) -> dict[tuple[str, str], dict]:
-    return {(way["vantage"], way["peer"]): dict(way) for way in matrix.ways(now, fresh_ms=FRESH)}
+    return {(way["vantage"], way["peer"]): dict(way) for way in matrix.seen(now, fresh_ms=FRESH).rows()}
 
 
 def matrix(**told: list[MeshReport]) -> Matrix:

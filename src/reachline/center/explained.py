@@ -11,6 +11,7 @@ from typing import Final
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.matrix import told_way
+from reachline.center.mesh import MeshSeen
 from reachline.center.owner import Owner
 from reachline.center.readings import told_paths
 from reachline.core import telling
@@ -20,7 +21,6 @@ from reachline.errors import JournalError
 from reachline.model import LineId, Seconds, VantageId
 from reachline.net.stamped import parts
 from reachline.store.history import Told, told
-from reachline.wire.matrix import MeshAgent, MeshDocument
 
 __all__ = ["Explainer"]
 
@@ -33,7 +33,7 @@ _AFTER_MS: Final = 15_000
 class Explainer:
     """Answers from what the center knows. Reads only."""
 
-    def __init__(self, *, board: Board, owner: Owner, journal: Path, mesh: Callable[[], MeshDocument]) -> None:
+    def __init__(self, *, board: Board, owner: Owner, journal: Path, mesh: Callable[[], MeshSeen]) -> None:
         self._board = board
         self._mesh = mesh
         self._owner = owner
@@ -88,10 +88,9 @@ class Explainer:
         """What the line's vantages are certain of on their ways to an agent that stands where the line ends."""
         known, now_ms = self._board.find(line), self._board.clock()
         vantages = {vantage for vantage, _ in self._board.readings.seen(line)}
-        document = self._mesh()
-        host = known[1].endpoint.host if known else ""
-        ends = {one["agent"] for one in document["agents"] if host and _host(one) == host}
-        for way in document["ways"]:
+        mesh, host = self._mesh(), known[1].endpoint.host if known else ""
+        ends = [agent for agent, address in mesh.agents if host and parts(address)[0] == host]
+        for way in (way for end in ends for way in mesh.ways.rows(agent=end)):
             if way["vantage"] in vantages and way["peer"] in ends and (text := told_way(way)):
                 at_ms = now_ms - round(1_000 * way["age"])
                 yield Beside(way["vantage"], self._unix(at_ms), self._clock(at_ms), text)
@@ -108,8 +107,3 @@ class Explainer:
             return told(self._journal, line, at=at)
         except JournalError as error:
             raise RefusedError(404, "not_in_journal", str(error), "ask for a moment that the journal holds") from error
-
-
-def _host(agent: MeshAgent) -> str:
-    """Where an agent is asked, without its port; empty where it is not."""
-    return parts(agent["address"] or "")[0]

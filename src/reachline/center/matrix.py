@@ -11,7 +11,7 @@ from reachline.model import VantageId
 from reachline.wire.frame import MeshReport
 from reachline.wire.matrix import MeshWay
 
-__all__ = ["MOST", "Matrix", "told_way"]
+__all__ = ["MOST", "Matrix", "Ways", "is_troubled", "told_way"]
 
 MOST: Final = 256
 """Others that one agent may tell of."""
@@ -54,20 +54,25 @@ class Matrix:
             if vantage in known
         }
 
-    def ways(self, now_ms: int, *, fresh_ms: int, silent_ms: int = _SILENT_MS) -> list[MeshWay]:
-        """Every way that anybody knows of, by vantage and peer."""
-        view = _View(self._told, now_ms, fresh_ms, max(silent_ms, _SILENT_MS))
-        pairs = {(str(one), other) for one, row in self._told.items() for other in row}
-        return [view.way(one, other) for one, other in sorted(pairs | {(other, one) for one, other in pairs})]
+    def seen(self, now_ms: int, *, fresh_ms: int, silent_ms: int = _SILENT_MS) -> Ways:
+        """All that was told, as of now; later words do not change it."""
+        return Ways(dict(self._told), now_ms, fresh_ms, max(silent_ms, _SILENT_MS))
 
 
-class _View(NamedTuple):
-    """All that was told, as of now."""
+class Ways(NamedTuple):
+    """All that was told, as of one moment. To read all of many agents takes a while (10 us a way), which any thread may do."""
 
     told: Mapping[VantageId, Mapping[str, _Told]]
     now_ms: int
     fresh_ms: int
     silent_ms: int
+
+    def rows(self, *, agent: str = "", only_trouble: bool = False) -> list[MeshWay]:
+        """Every way that anybody knows of, or of one agent's, or of those in trouble, by vantage and peer."""
+        pairs = {(str(one), other) for one, row in self.told.items() for other in row}
+        pairs |= {(other, one) for one, other in pairs}
+        ways = (self.way(*pair) for pair in sorted(pairs) if not agent or agent in pair)
+        return [way for way in ways if not only_trouble or is_troubled(way)]
 
     def way(self, one: str, other: str) -> MeshWay:
         """The way from one to the other: its own word, or the other's read backwards where that alone is fresh or there."""
@@ -137,6 +142,11 @@ class _View(NamedTuple):
         """Whether the other one's questions come to who told this: half the silence is far from both, a moment ago and never."""
         asked = told.report.asked_ms
         return asked is not None and asked <= self.silent_ms // 2
+
+
+def is_troubled(way: MeshWay) -> bool:
+    """Whether there is more to say of it than its figures."""
+    return way["state"] != "heard" or bool(way["losing"] or way["delayed"])
 
 
 def told_way(way: MeshWay) -> str:

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from reachline.center.matrix import Matrix
+from reachline.center.matrix import Matrix, Ways
 from reachline.center.roster import Roster
 from reachline.model import VantageId
 from reachline.wire.frame import Hello, Mesh, MeshReport, Peer
 from reachline.wire.matrix import MeshDocument
 from reachline.wire.mesh import identity, key_of, pair_key
 
-__all__ = ["FEATURE", "MeshRules", "Meshing", "neighbours"]
+__all__ = ["FEATURE", "MeshRules", "MeshSeen", "Meshing", "neighbours"]
 
 FEATURE: Final = "mesh"
 """An agent that names it understands the mesh's frame."""
@@ -33,6 +33,24 @@ class MeshRules(NamedTuple):
     fresh_ms: int = 25_000
     """How old what an agent said may be and still speak of now."""
     reached: Mapping[str, str] = {}
+
+
+class MeshSeen(NamedTuple):
+    """The mesh at one moment, for any thread to read."""
+
+    rules: MeshRules
+    agents: tuple[tuple[str, str], ...]
+    """By name, with where each is asked; empty text where it is not."""
+    ways: Ways
+
+    def document(self, *, agent: str = "", only_trouble: bool = False) -> MeshDocument:
+        """What the API shows: all ways, those of one agent, or those in trouble."""
+        return {
+            "enabled": self.rules.enabled,
+            "every": self.rules.interval_ms / 1_000,
+            "agents": [{"agent": one, "address": where or None} for one, where in self.agents],
+            "ways": self.ways.rows(agent=agent, only_trouble=only_trouble),
+        }
 
 
 class Meshing:
@@ -60,24 +78,21 @@ class Meshing:
         """What an agent found out of the others."""
         self._matrix.take(agent, reports, now_ms)
 
-    def document(self, now_ms: int) -> MeshDocument:
-        """All that is known, for people."""
+    def seen(self, now_ms: int) -> MeshSeen:
+        """All that is known now, for people."""
         rules, addresses = self.rules, self.addresses()
         members = sorted(self._roster.localities())
         self._matrix.keep(members if rules.enabled else ())
-        return {
-            "enabled": rules.enabled,
-            "every": rules.interval_ms / 1_000,
-            "agents": [{"agent": one, "address": addresses.get(one)} for one in members],
-            "ways": self._matrix.ways(now_ms, fresh_ms=rules.fresh_ms, silent_ms=10 * rules.interval_ms),
-        }
+        ways = self._matrix.seen(now_ms, fresh_ms=rules.fresh_ms, silent_ms=10 * rules.interval_ms)
+        return MeshSeen(rules, tuple((one, addresses.get(one, "")) for one in members), ways)
 
     def addresses(self) -> dict[VantageId, str]:
         """Where each agent of the roster that can be asked is reached, by name."""
         if not self.rules.enabled:
             return {}
         members = sorted(self._roster.localities())
-        self._announced = {one: where for one, where in self._announced.items() if one in set(members)}
+        known = frozenset(members)
+        self._announced = {one: where for one, where in self._announced.items() if one in known}
         found = {one: self.rules.reached.get(one) or self._announced.get(one, "") for one in members}
         return {one: where for one, where in found.items() if where}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
@@ -15,10 +15,9 @@ from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.frame import Pacing
-from reachline.wire.matrix import MeshDocument
 from reachline.wire.view import GATES, HEALTHS, Figures
 
-__all__ = ["Exposition", "Labels"]
+__all__ = ["Exposition", "Labels", "escaped", "family"]
 
 Sample = tuple[str, float]
 """Labels in braces (or empty text) and a value."""
@@ -105,13 +104,12 @@ class Exposition:
             *_of_lines(rows),
             *_of_paths(board, rows),
             *_of_center(self._desk),
-            *_of_mesh(self._desk.mesh()),
             *_counters(board.counts),
         )
         return "".join(parts).encode() + generate_latest(_PROCESS)
 
 
-def _family(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> str:
+def family(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> str:
     """One metric with its samples; nothing where there are none."""
     full = f"reachline_{name}"
     rows = "".join([f"{full}{labels} {value!r}\n" for labels, value in samples])
@@ -127,27 +125,28 @@ class _Row(NamedTuple):
 
 def _labels(line: Line) -> str:
     pairs = {"line": line.id, "cluster": line.scope.cluster, "provider": line.provider}
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items() if value)
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in pairs.items() if value)
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """A label's value as the text format wants it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _of_lines(rows: Sequence[_Row]) -> Iterator[str]:
     whole = [(f"{row.labels}}}", row) for row in rows]
-    yield _family(
+    yield family(
         "line_weight",
         "gauge",
         "Published weight of a line, in points; 0 while its breaker is open.",
         [(labels, row.standing.weight) for labels, row in whole],
     )
-    yield _family(
+    yield family(
         "line_score", "gauge", "Score of a line, 0 to 100.", [(labels, row.standing.score) for labels, row in whole]
     )
-    yield _family("line_state", "gauge", "Health of a line: 1 for the state it is in.", _one_of(rows, _HEALTHS))
-    yield _family("line_breaker", "gauge", "Breaker of a line: 1 for the state it is in.", _one_of(rows, tuple(Gate)))
-    yield _family(
+    yield family("line_state", "gauge", "Health of a line: 1 for the state it is in.", _one_of(rows, _HEALTHS))
+    yield family("line_breaker", "gauge", "Breaker of a line: 1 for the state it is in.", _one_of(rows, tuple(Gate)))
+    yield family(
         "line_blind",
         "gauge",
         "1 while no fresh vantage sees the line.",
@@ -156,7 +155,7 @@ def _of_lines(rows: Sequence[_Row]) -> Iterator[str]:
     for name, help_ in _FIGURES.items():
         field = name.partition("_")[0]
         known = [(labels, getattr(row.figures, field)) for labels, row in whole]
-        yield _family(f"line_{name}", "gauge", help_, [(labels, value) for labels, value in known if value is not None])
+        yield family(f"line_{name}", "gauge", help_, [(labels, value) for labels, value in known if value is not None])
 
 
 _FIGURES: Final = {
@@ -188,116 +187,90 @@ def _of_center(desk: Desk) -> Iterator[str]:
     board = desk.board
     states = Counter(row["state"] for row in board.roster.rows(board.clock()))
     agents = [(f'{{state="{state}"}}', float(states[state])) for state in ("attached", "silent", "expected")]
-    yield _family("agents", "gauge", "Agents by state.", agents)
+    yield family("agents", "gauge", "Agents by state.", agents)
     yield from _of_hosts(board)
-    yield _family(
+    yield family(
         "config_last_reload_successful",
         "gauge",
         "1 while the document on disk is the one in force.",
         [("", int(board.config.is_current))],
     )
-    yield _family(
+    yield family(
         "config_last_reload_success_timestamp_seconds",
         "gauge",
         "When the document in force was read.",
         [("", board.config.loaded)],
     )
-    yield _family("snapshot_epoch", "gauge", "Epoch of the published versions.", [("", board.version.epoch)])
-    yield _family("snapshot_age_seconds", "gauge", "Seconds since the newest judgement.", [("", board.age())])
-    yield _family("live_subscribers", "gauge", "Readers of the live stream.", [("", len(desk.stream.readers))])
-    yield _family(
+    yield family("snapshot_epoch", "gauge", "Epoch of the published versions.", [("", board.version.epoch)])
+    yield family("snapshot_age_seconds", "gauge", "Seconds since the newest judgement.", [("", board.age())])
+    yield family("live_subscribers", "gauge", "Readers of the live stream.", [("", len(desk.stream.readers))])
+    yield family(
         "live_resyncs_total",
         "counter",
         "Times a slow reader was dropped and resynchronised.",
         [("", desk.stream.readers.dropped)],
     )
-    yield _family(
+    yield family(
         "journal_writable", "gauge", "1 while the journal takes records.", [("", int(not board.journal_fault))]
     )
     figures = desk.journal_figures()
     for name, (known, kind, help_) in _JOURNAL.items():
         if known in figures:
-            yield _family(f"journal_{name}", kind, help_, [("", figures[known])])
-
-
-def _of_mesh(document: MeshDocument) -> Iterator[str]:
-    """Each way as its own end tells it; `way` is seen from there."""
-    own = [way for way in document["ways"] if way["told_by"] == way["vantage"] and way["state"] != "stale"]
-    labels = [f'{{vantage="{_escaped(way["vantage"])}",peer="{_escaped(way["peer"])}"' for way in own]
-    known = list(zip(labels, own, strict=True))
-    silent = [(f"{text}}}", float(way["state"] == "silent")) for text, way in known]
-    yield _family("mesh_silent", "gauge", "1 while an agent's probes get no answer from another.", silent)
-    trips = [(f"{text}}}", way["rtt"]) for text, way in known if way["rtt"] is not None]
-    yield _family("mesh_rtt_seconds", "gauge", "Median round trip between two agents.", trips)
-    for name, there, back, help_ in _WAYS:
-        both = (("forward", there), ("reverse", back))
-        sides = [(f'{text},way="{side}"}}', way[key]) for text, way in known for side, key in both]
-        yield _family(name, "gauge", help_, [(text, value) for text, value in sides if value is not None])
-    named = [(text, fault, way[fault]) for text, way in known for fault in ("losing", "delayed") if way[fault]]
-    help_ = "1 for a fault between two agents whose way is certain."
-    yield _family(
-        "mesh_fault", "gauge", help_, [(f'{text},fault="{fault}",way="{way}"}}', 1) for text, fault, way in named]
-    )
-
-
-_WAYS: Final[tuple[tuple[str, Literal["loss", "rise"], Literal["loss_back", "rise_back"], str], ...]] = (
-    ("mesh_loss_ratio", "loss", "loss_back", "Probes lost between two agents, each way, over the last minutes."),
-    ("mesh_rise_seconds", "rise", "rise_back", "Delay between two agents over what is usual, each way."),
-)
+            yield family(f"journal_{name}", kind, help_, [("", figures[known])])
 
 
 def _of_hosts(board: Board) -> Iterator[str]:
     """What agents say of themselves, as far as it is so now."""
     now_ms = board.clock()
     here = [agent for agent in board.roster.all() if agent.session]
-    doubt = [(f'{{agent="{_escaped(agent.id)}"}}', float(agent.doubt)) for agent in here]
-    yield _family(
+    doubt = [(f'{{agent="{escaped(agent.id)}"}}', float(agent.doubt)) for agent in here]
+    yield family(
         "agent_doubt", "gauge", "How far an agent doubts itself, 0 to 7; its vote is divided by 1 more.", doubt
     )
     vitals = [
-        (f'{{agent="{_escaped(agent.id)}",name="{one.name}",where="{_escaped(one.where)}"}}', float(one.value))
+        (f'{{agent="{escaped(agent.id)}",name="{one.name}",where="{escaped(one.where)}"}}', float(one.value))
         for agent in here
         for one in agent.condition.fresh(now_ms)
     ]
     yield from _of_pacing([(agent.id, agent.pacing) for agent in here if agent.pacing is not None])
-    yield _family("agent_vital", "gauge", "What is out of the ordinary on an agent's host now, by name.", vitals)
+    yield family("agent_vital", "gauge", "What is out of the ordinary on an agent's host now, by name.", vitals)
 
 
 def _of_pacing(here: Sequence[tuple[str, Pacing]]) -> Iterator[str]:
     """How agents keep their limits; what is left out is their doing, not a line's."""
-    known = [(f'{{agent="{_escaped(id_)}"', pacing) for id_, pacing in here]
+    known = [(f'{{agent="{escaped(id_)}"', pacing) for id_, pacing in here]
     rates = [(f"{label}}}", pacing.rate_milli / 1_000) for label, pacing in known]
-    yield _family("agent_rate", "gauge", "Attempts a second that an agent's lines ask for now, as stretched.", rates)
+    yield family("agent_rate", "gauge", "Attempts a second that an agent's lines ask for now, as stretched.", rates)
     stretched = [(f"{label}}}", pacing.stretch_milli / 1_000) for label, pacing in known]
-    yield _family("agent_stretch_ratio", "gauge", "By how much an agent stretches all intervals; 1: not.", stretched)
+    yield family("agent_stretch_ratio", "gauge", "By how much an agent stretches all intervals; 1: not.", stretched)
     skipped = [
         (f'{label},cause="{cause}"}}', float(rounds))
         for label, pacing in known
         for cause, rounds in sorted(pacing.skipped.items())
     ]
-    yield _family("agent_rounds_skipped_total", "counter", "Rounds an agent left out, by cause.", skipped)
+    yield family("agent_rounds_skipped_total", "counter", "Rounds an agent left out, by cause.", skipped)
     shed = [(f"{label}}}", float(pacing.shed)) for label, pacing in known]
-    yield _family("agent_attempts_shed_total", "counter", "Attempts left out, for too many were under way.", shed)
+    yield family("agent_attempts_shed_total", "counter", "Attempts left out, for too many were under way.", shed)
 
 
 def _of_paths(board: Board, rows: Sequence[_Row]) -> Iterator[str]:
     """Of lines whose rounds were left out, and of those that show a dead path; nobody needs the others' zeros."""
     skipped = [(f"{row.labels}}}", float(board.readings.skipped(row.standing.line))) for row in rows]
     help_ = "Rounds that agents left out on a line, for their own limits or lateness."
-    yield _family("line_rounds_skipped_total", "counter", help_, [sample for sample in skipped if sample[1]])
+    yield family("line_rounds_skipped_total", "counter", help_, [sample for sample in skipped if sample[1]])
     found = [
-        (f'{row.labels},vantage="{_escaped(vantage)}"}}', ports.dead / ports.tried)
+        (f'{row.labels},vantage="{escaped(vantage)}"}}', ports.dead / ports.tried)
         for row in rows
         for (vantage, _), seen in board.readings.seen(row.standing.line).items()
         if (ports := seen.detail.ports) is not None and ports.tried
     ]
-    yield _family("line_dead_ports_ratio", "gauge", "Source ports that lead nowhere, of those surveyed.", found)
+    yield family("line_dead_ports_ratio", "gauge", "Source ports that lead nowhere, of those surveyed.", found)
 
 
 def _counters(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
     for name, counted in _COUNTERS.items():
         labels = {value: f'{{{counted.label}="{value}"}}' if counted.label else "" for value in counted.values}
-        yield _family(
+        yield family(
             f"{name}_total",
             "counter",
             counted.help,

@@ -23,7 +23,7 @@ from reachline.center.explained import Explainer
 from reachline.center.hold import Hold
 from reachline.center.intake import Intake
 from reachline.center.ledgers import Compiled, compiled
-from reachline.center.mesh import Meshing, MeshRules
+from reachline.center.mesh import Meshing, MeshRules, MeshSeen
 from reachline.center.owner import Owner
 from reachline.center.reloading import Documents, Source, digest
 from reachline.center.remembered import remembered
@@ -38,7 +38,6 @@ from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, rpc
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.wire.frame import Plan
-from reachline.wire.matrix import MeshDocument
 from reachline.wire.mesh import KEY
 
 __all__ = ["Options", "Started", "run"]
@@ -258,8 +257,8 @@ def _credentials(document: Document) -> rpc.ServerCredentials | None:
 def _desk(document: Document, options: Options, journal: Journal, parts: _Parts) -> Desk:
     token = document.center.token
 
-    def mesh() -> MeshDocument:
-        return parts.mesh.document(parts.board.clock())
+    def mesh() -> MeshSeen:
+        return parts.mesh.seen(parts.board.clock())
 
     explainer = Explainer(board=parts.board, owner=parts.owner, journal=Path(document.center.journal), mesh=mesh)
     return Desk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from http import HTTPStatus
 
@@ -12,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from reachline import __version__
+from reachline.center import mesh_metrics
 from reachline.center.api import docs, live, posting, reading, serving
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
@@ -89,7 +91,8 @@ def _health(app: FastAPI, desk: Desk) -> None:
     @app.get("/metrics", tags=["health"])
     async def metrics() -> Response:
         """Prometheus text."""
-        return Response(exposition.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        mesh = await asyncio.to_thread(mesh_metrics.text, desk.mesh().ways)
+        return Response(exposition.text() + mesh, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _errors(app: FastAPI) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reachline.center.board import Board
+from reachline.center.mesh import MeshSeen
 from reachline.center.owner import Owner
 from reachline.center.stream import Stream
 from reachline.doors.settings import Document
 from reachline.model import LineId, Seconds
-from reachline.wire.matrix import MeshDocument
 
 __all__ = ["Desk"]
 
@@ -27,7 +27,7 @@ class Desk:
     explain: Callable[[LineId, Seconds | None], Awaitable[Mapping[str, object]]]
     """Of a known line, now or at a Unix time."""
     journal_figures: Callable[[], Mapping[str, float]]
-    mesh: Callable[[], MeshDocument]
+    mesh: Callable[[], MeshSeen]
     """What agents found out of the ways between each other."""
     token: str = ""
     console: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Annotated, Any, Final
 
@@ -142,9 +143,14 @@ def _status(router: APIRouter, desk: Desk) -> None:
         return json_answer({"now": round(time.time(), 3), "agents": board.roster.rows(board.clock())})
 
     @router.get("/mesh", responses={200: {"model": model(matrix.MeshDocument)}})
-    async def mesh() -> Response:
+    async def mesh(
+        agent: Annotated[str, Query(description="Only the ways from and to this agent.")] = "",
+        *,
+        trouble: Annotated[bool, Query(description="Only ways that are silent, stale or at fault.")] = False,
+    ) -> Response:
         """Every way between two agents: heard or silent, loss and delay rise each way, and which way is at fault."""
-        return json_answer(desk.mesh())
+        document = await asyncio.to_thread(desk.mesh().document, agent=agent, only_trouble=trouble)
+        return json_answer(document)
 
     @router.get("/config")
     async def config() -> Response:
