@@ -57,7 +57,7 @@ async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
         "agent_started", extra={"agent": settings.id, "boot": boot, "seed": seed, "centers": list(settings.centers)}
     )
     files = budget.files(settings.attempts)
-    log.info("descriptors_raised", extra={"before": files.before, "now": files.now, "attempts_at_once": files.attempts})
+    log.info("descriptors_set", extra={"before": files.before, "now": files.now, "attempts_at_once": files.attempts})
     agent = _Agent(settings, boot=boot, seed=seed)
     async with agent.prober, agent.mesh, agent.references, asyncio.TaskGroup() as tasks:
         agent.prober.adopt(agent.references.plans)
