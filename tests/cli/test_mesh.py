@@ -74,6 +74,19 @@ def test_one_agents_ways_alone_also_as_json(capsys: pytest.CaptureFixture[str]) 
     }  # fmt: skip
 
 
+def test_of_many_agents_only_trouble_is_listed_unless_all_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    names = tuple(f"a{number}" for number in range(9))
+    ways = [way(one, other) for one in names for other in names if one != other]
+    ways[5] = way("a0", "a6", losing="forward", loss=0.5)
+
+    _, few, _ = said(capsys, document(*ways, agents=names))
+    _, everything, _ = said(capsys, document(*ways, agents=names), "--all")
+
+    assert "loses 50 % →" in few.splitlines()[1]
+    assert few.splitlines()[2:] == ["71 of 72 ways are heard and well (--all shows them)"]
+    assert len(everything.splitlines()) == 73
+
+
 def test_an_unknown_agent_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = said(capsys, document(*WAYS), "frankfurt")
 

@@ -22,6 +22,7 @@ _GRID: Final = 8
 
 def command(
     agent: Annotated[str, typer.Argument(metavar="[AGENT]", help="Only the ways from and to this agent.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Of many agents too, ways that are well.")] = False,
     center: CenterOption = CENTER,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -34,9 +35,15 @@ def command(
     if output is Output.TABLE and not ways:
         console().print(_why_empty(document))
         return
-    if output is Output.TABLE and not agent and len(document["agents"]) <= _GRID:
+    is_few = len(document["agents"]) <= _GRID
+    if output is Output.TABLE and not agent and is_few:
         _matrix(document)
-    show(output, sorted(ways, key=_urgency), _COLUMNS, document={**document, "ways": ways})
+    rows = sorted(ways, key=_urgency)
+    shown = rows if is_few or agent or all_ or output is Output.JSON else [way for way in rows if _is_troubled(way)]
+    if shown:
+        show(output, shown, _COLUMNS, document={**document, "ways": ways})
+    if len(shown) < len(rows):
+        console().print(f"{len(rows) - len(shown)} of {len(rows)} ways are heard and well (--all shows them)")
 
 
 def _of(document: Mapping[str, Any], agent: str) -> Sequence[Row]:
@@ -88,6 +95,10 @@ def _cell(way: Row | None) -> str:
     if way["delayed"] in ("forward", "both"):
         return f"+{milliseconds(way['rise'])}"
     return milliseconds(way["rtt"])
+
+
+def _is_troubled(way: Row) -> bool:
+    return way["state"] != "heard" or bool(way["losing"] or way["delayed"])
 
 
 def _urgency(way: Row) -> tuple[bool, bool, str, str]:

@@ -13,12 +13,17 @@ const LISTED = 20;
 export function mesh(section) {
   let drawn = "";
   let isOver = false;
+  let isLarge = false;
   const ask = async () => {
     if (!document.hidden) {
       try {
-        const answer = await fetch("/api/v1/mesh", { cache: "no-store", signal: AbortSignal.timeout(EVERY) });
+        const answer = await fetch(isLarge ? "/api/v1/mesh?trouble=1" : "/api/v1/mesh", { cache: "no-store", signal: AbortSignal.timeout(EVERY) });
         isOver = answer.status === 404;
-        if (answer.ok) drawn = draw(section, await answer.json(), drawn);
+        if (answer.ok) {
+          const found = await answer.json();
+          isLarge = found.agents.length > COLUMNS;
+          drawn = draw(section, found, drawn);
+        }
       } catch (_away) {
         isOver = false; // the center is away: the page itself says so, and we ask again
       }
@@ -31,13 +36,14 @@ export function mesh(section) {
 
 /** Draws what differs from what is drawn; what is drawn now. */
 function draw(section, { agents, ways }, drawn) {
-  section.hidden = ways.length === 0;
-  const names = agents.map((agent) => agent.agent).filter((name) => ways.some((way) => way.vantage === name));
+  const isLarge = agents.length > COLUMNS;
+  section.hidden = ways.length === 0 && !(isLarge && agents.some((agent) => agent.address));
+  const names = agents.map((agent) => agent.agent).filter((name) => isLarge || ways.some((way) => way.vantage === name));
   const cells = new Map(ways.map((way) => [`${way.vantage}\n${way.peer}`, told(way)]));
   const next = JSON.stringify([names, [...cells]]);
   if (next === drawn || section.hidden) return next;
-  const title = h("h2", {}, "Between agents ", h("span", { class: "count" }, names.length <= COLUMNS ? "row to column, round trip" : `${names.length} agents`));
-  fill(section, title, names.length <= COLUMNS ? matrix(names, cells) : list(ways.map(told)));
+  const title = h("h2", {}, "Between agents ", h("span", { class: "count" }, isLarge ? `${names.length} agents` : "row to column, round trip"));
+  fill(section, title, isLarge ? list(ways.map(told)) : matrix(names, cells));
   return next;
 }
 
@@ -56,7 +62,7 @@ function list(all) {
   const bad = all.filter((found) => found.state !== "healthy");
   const items = bad.slice(0, LISTED).map((found) => h("li", { "data-state": found.state }, h("span", { class: "sign", "aria-hidden": "true" }, found.sign), found.words));
   if (bad.length > LISTED) items.push(h("li", {}, `and ${bad.length - LISTED} more`));
-  return items.length ? h("ul", {}, ...items) : h("p", { class: "calm" }, `all ${all.length} ways are heard`);
+  return items.length ? h("ul", {}, ...items) : h("p", { class: "calm" }, "every way is heard, and none at fault");
 }
 
 /** One way in a word for its cell, and in a sentence for who points at it. Loss and delay are told of this direction only. */
