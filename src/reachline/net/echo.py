@@ -87,9 +87,10 @@ class Flight:
 
     __slots__ = ("deadline", "dropped", "each", "mono", "offset", "opened", "overdue", "tokens", "wall")
 
-    def __init__(self, opened: _Socket, tokens: list[int], mono: int, wall: int) -> None:
+    def __init__(self, opened: _Socket, tokens: list[int]) -> None:
+        """To be made right before they leave."""
         self.opened, self.tokens = opened, tokens
-        self.mono, self.wall = mono, wall
+        self.mono = self.wall = 0
         """When its first request left, by both clocks…"""
         self.each = 0
         """…and ns from one to the next."""
@@ -183,16 +184,15 @@ class Echo:
 
     def _leave(self, opened: _Socket, lot: Lot, starts: list[Start], tokens: list[int]) -> int:
         """How many went; OSError where none did."""
-        clocks = self._home.clocks
-        wall, mono = clocks.wall(), clocks.ns()
+        clocks, flight = self._home.clocks, Flight(opened, tokens)
+        flight.wall, flight.mono = clocks.wall(), clocks.ns()
         went = opened.post.send()
-        took = clocks.ns() - mono
+        took = clocks.ns() - flight.mono
         del tokens[went:]
-        flight = Flight(opened, tokens, mono, wall)
         if went > 1 and took <= _EVEN_NS:
             flight.each = took // went
         self.waiting.update(zip(tokens, zip(starts, range(went), repeat(flight)), strict=False))
-        self._await(flight, mono + took + lot.timeout_ns)
+        self._await(flight, flight.mono + took + lot.timeout_ns)
         opened.flights += 1
         return went
 

@@ -54,7 +54,10 @@ class Post(Protocol):
         """How many of those that are ready went; OSError where the first one did not. They are to be laid anew then."""
 
     def replies(self) -> list[Reply]:
-        """What has come, of at most REPLIES packets; OSError where nothing waits (EAGAIN), or the socket has one to tell."""
+        """What has come, of at most REPLIES packets; OSError where nothing waits (EAGAIN), or the socket has one to tell.
+
+        One cut short may be among them, with a token that nobody waits for.
+        """
 
 
 class Buffers:

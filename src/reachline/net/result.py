@@ -87,6 +87,6 @@ class Counters(NamedTuple):
     """Sum over started; divide by the difference of `started`."""
     worst_lateness_us: int = 0
     dropped: int = 0
-    """Echo replies that our own receive buffers had no room for."""
+    """Echo replies that our own receive buffers had no room for, as the kernel counts (some kernels count each twice)."""
     live: int = 0
     waiting: int = 0
