@@ -13,6 +13,9 @@ __all__ = ["Passage", "unreached"]
 _OURS: Final = frozenset((Failure.AGENT, Failure.TIMEOUT))
 """Failures of a connect that tell nothing of the proxy: our own, and silence, behind which anything may be."""
 
+_TOLD: Final = frozenset((Failure.REFUSED, Failure.UNREACHABLE, Failure.RESOLVE, Failure.RESET, Failure.TIMEOUT))
+"""What a proxy may tell of what lies behind it; with a note of its talk it was told, without one it is our own connection's."""
+
 
 def unreached(job: Job, failure: Failure, words: str) -> tuple[Failure, str]:
     """What a failed connect says: of the endpoint, or of the first proxy, without which nothing is known of the endpoint."""
@@ -67,7 +70,3 @@ class Passage:
     @property
     def _behind(self) -> str:
         return "the target" if self.is_last else str(self._hops[self._next])
-
-
-_TOLD: Final = frozenset((Failure.REFUSED, Failure.UNREACHABLE, Failure.RESOLVE, Failure.RESET, Failure.TIMEOUT))
-"""What a proxy may tell of what lies behind it; with a note of its talk it was told, without one it is our own connection's."""

@@ -189,6 +189,8 @@ class _Tunnel:
 
 _LONGEST: Final = 200
 """Bytes of the answer kept for its first line."""
+_WIDEST: Final = 60
+"""Characters of a proxy's own words that are told."""
 _SIGN_IN: Final = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED))
 """tinyproxy asks with the one and refuses with the other."""
 _BY_REASON: Final = {"Unable to connect": Failure.UNREACHABLE}
@@ -241,7 +243,7 @@ def _reason(first: bytes, status: int) -> str:
     line = first.partition(b"\n")[0].decode("latin-1").strip()
     words = line.partition(str(status))[2].strip()
     if words and words.isprintable():
-        return words
+        return words[:_WIDEST]
     try:
         return HTTPStatus(status).phrase
     except ValueError:
