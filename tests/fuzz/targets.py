@@ -15,12 +15,16 @@ from typing import Final
 import h2.config
 import h2.connection
 import h2.events
+import msgspec
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificate
 from pydantic_core import PydanticCustomError
+from tests.fuzz.reshape import reshaped
 
 from reachline.abc import Talk
+from reachline.center.checks import check
+from reachline.cli.watch_targets import Pace, read_targets
 from reachline.client import answer
 from reachline.core import histogram
 from reachline.doors import heartbeat, outbounds, reach, units
@@ -31,7 +35,7 @@ from reachline.model import Failure, Kind, Reading
 from reachline.talk import build
 from reachline.talk.hop import Hop
 from reachline.talk.literal import literal
-from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, mesh_sides, posted, redis, sockdiag, x509
+from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, mesh_sides, optics, posted, redis, sockdiag, x509
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -40,6 +44,8 @@ LARGEST_REPLY: Final = 64 << 10
 """Bytes a talk may answer with: an echo of what came would be an amplifier."""
 LONGEST_NOTE: Final = 1_000
 """Characters of a failure in words."""
+SECOND: Final = 0.3
+"""Share of a target that looks at parsers which have all of theirs already, from another side."""
 NONCE: Final = 0x0123_4567_89AB_CDEF
 
 
@@ -230,6 +236,31 @@ def _http1(data: bytes) -> None:
     assert all(isinstance(value, str) for value in response.headers.values())
 
 
+def _http1_whole(data: bytes) -> None:
+    """The short look says nothing that the long one would not."""
+    for to_head in (False, True):
+        if status := http1.whole(data, to_head=to_head):
+            response = http1.Response(to_head=to_head)
+            response.feed(data)
+            assert (response.done, response.status) == (True, status)
+
+
+QUERY, QUESTION = dns.query(7, "a.test")
+
+
+def _dns_plain(data: bytes) -> None:
+    """The short look says nothing that the long one would not."""
+    for rcode in (0, 3):
+        if dns.is_plain(data, QUESTION, rcode):
+            found = dns.decode(data)
+            assert (found.rcode, found.truncated, found.question) == (rcode, False, QUESTION)
+
+
+def _light(data: bytes) -> None:
+    for kind in range(5):
+        optics.light(kind, data)
+
+
 def _icmp(data: bytes) -> None:
     for family in (4, 6):
         icmp.reply(family, data)
@@ -245,6 +276,8 @@ def _echo_reply() -> bytes:
 
 def _frame(data: bytes) -> None:
     found = frame.decode(data)
+    if isinstance(found, frame.Heartbeat):
+        check(found)
     assert frame.decode(frame.encode(found)) == found
 
 
@@ -351,6 +384,30 @@ JSON_TOKENS: Final = (
 )
 
 
+FRAME_SHAPES: Final = tuple(msgspec.msgpack.decode(each) for each in FRAMES)
+LINES_SHAPE: Final = json.loads(LINES)
+POSTED_SHAPE: Final = json.loads(POSTED)
+FOREIGN_SHAPE: Final = json.loads(FOREIGN)
+SHAPES: Final = (b"\x00", b"\x01\x05\x10", b"\x02\x09\x1b\x20\x04", b"\x03\x07\x15\x11\x02\x30\x1a")
+"""Instructions of `reshaped`; for frames behind a byte that picks one."""
+
+
+def _frame_shape(data: bytes) -> None:
+    _frame(msgspec.msgpack.encode(reshaped(FRAME_SHAPES[data[0] % len(FRAMES)] if data else {}, data[1:])))
+
+
+def _lines_shape(data: bytes) -> None:
+    answer.line_list(reshaped(LINES_SHAPE, data), cluster="shop")
+
+
+def _posted_shape(data: bytes) -> None:
+    posted.read_outcomes(reshaped(POSTED_SHAPE, data))
+
+
+def _foreign_shape(data: bytes) -> None:
+    heartbeat.read(json.dumps(reshaped(FOREIGN_SHAPE, data)).encode())
+
+
 # -- texts: what is no text at all does not get so far -----------------------------------------------------------------------
 
 
@@ -388,6 +445,10 @@ def _compose(text: str) -> None:
     assert composed.whole or composed.troubles
 
 
+def _watched(text: str) -> None:
+    read_targets([text], Pace())
+
+
 def _document(text: str) -> None:
     reach.read(text, name="x", environ={}, secret_file=lambda _: "secret")
 
@@ -414,6 +475,21 @@ def _whole() -> Iterator[Target]:
         name="wire.dns", run=dns.decode, errors=remote, seeds=(_dns_answer(dns.query(7, "a.test")[0]),),
         tokens=(b"\xc0\x0c", b"\xc0\xff", b"\x3f", b"\x00\x10"),
     )  # fmt: skip
+    yield Target(name="wire.http1.whole", run=_http1_whole, errors=(), seeds=HTTP, tokens=HTTP_TOKENS)
+    plain = (
+        QUERY[:2]
+        + b"\x81\x80\x00\x01\x00\x01"
+        + QUERY[8:]
+        + b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x7f\x00\x00\x09"
+    )
+    yield Target(
+        name="wire.dns.is_plain",
+        run=_dns_plain,
+        errors=(),
+        seeds=(plain, _dns_answer(QUERY)),
+        tokens=(b"\xc0\x0c", b"\x00\x1c\x00\x01"),
+    )
+    yield Target(name="wire.optics", run=_light, errors=(), seeds=(bytes(512), bytes(range(256)) * 2))
     yield Target(name="wire.icmp", run=_icmp, errors=remote, seeds=(_echo_reply(), b"\x45" + bytes(19) + _echo_reply()))
     yield Target(
         name="wire.frame",
@@ -459,6 +535,10 @@ def _whole() -> Iterator[Target]:
         errors=remote,
         seeds=(histogram.encode(histogram.of([1.0, 50.0, 9e5])),),
     )
+    yield Target(name="wire.frame.shape", run=_frame_shape, errors=remote, seeds=SHAPES, share=SECOND)
+    yield Target(name="client.answer.shape", run=_lines_shape, errors=remote, seeds=SHAPES, share=SECOND)
+    yield Target(name="wire.posted.shape", run=_posted_shape, errors=remote, seeds=SHAPES, share=SECOND)
+    yield Target(name="doors.heartbeat.shape", run=_foreign_shape, errors=(ConfigError,), seeds=SHAPES, share=SECOND)
     yield Target(name="client.answer", run=_line_list, errors=remote, seeds=(LINES,), tokens=JSON_TOKENS)
     yield Target(name="wire.posted", run=_posted, errors=remote, seeds=(POSTED,), tokens=JSON_TOKENS)
     yield Target(
@@ -469,6 +549,19 @@ def _whole() -> Iterator[Target]:
 def _texts() -> Iterator[Target]:
     custom = (PydanticCustomError,)
     urls = (b"tcp://", b"https://", b"[::1]", b"@", b":", b"/", b"?", b"#", b"%00", b"://", b",", b"direct")
+    yield Target(
+        name="cli.watch_targets",
+        run=_text(_watched),
+        share=SECOND,
+        errors=(ConfigError,),
+        seeds=(
+            b"tcp://10.0.0.1:443?via=socks5://e:s@10.0.0.9:1080&source=127.0.0.1",
+            b"a.example",
+            b"dns://127.0.0.1/a.test?type=AAAA",
+            b"redis://127.0.0.1?key=x",
+        ),
+        tokens=(*urls, b"via=", b"source=", b"interface=", b"&"),
+    )
     yield Target(
         name="doors.addresses",
         run=_text(_target),
@@ -501,7 +594,7 @@ def _texts() -> Iterator[Target]:
     yield Target(
         name="doors.reach",
         run=_text(_document),
-        share=0.3,
+        share=SECOND,
         errors=(ConfigError,),
         seeds=_documents()[:3],
         tokens=YAML_TOKENS,

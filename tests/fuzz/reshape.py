@@ -1,0 +1,58 @@
+"""Structures with wrong values in right places: what flipping bytes of JSON or msgpack next to never makes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from typing import Final
+
+__all__ = ["reshaped"]
+
+ODD: Final[tuple[object, ...]] = (
+    None, True, False, 0, -1, 1, 2**31, 2**53, 2**63 - 1, 1.5, -0.0, 1e300, "", "x", "x" * 2_000, "\x00\x1b[2J", "tcp://10.0.0.1:443",
+    "unknown", [], {}, [[]], [0] * 300, {"": None}, "shop/a", "1.1", "nan",
+)  # fmt: skip
+MOST: Final = 12
+"""Bytes that are read: six wrong values leave nothing right in a small document."""
+Place = tuple[MutableMapping[str, object] | MutableSequence[object], str | int]
+
+
+def reshaped(root: object, data: bytes) -> object:
+    """A copy of `root` in which each two of the first bytes put an odd value, or another part of it, into one of its places."""
+    made: dict[str, object] = {"": copy.deepcopy(root)}
+    for at in range(0, min(len(data), MOST) - 1, 2):
+        places = list(_places(made))
+        container, key = places[data[at] % len(places)]
+        choice = data[at + 1] % (len(ODD) + 2)
+        if choice < len(ODD):
+            value = copy.deepcopy(ODD[choice])
+        else:
+            other, name = places[data[at + 1] % len(places)]
+            value = copy.deepcopy(_get(other, name))
+        _set(container, key, value)
+    return made[""]
+
+
+def _places(value: object) -> Iterator[Place]:
+    """Every place a value stands in, outermost first."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield value, key
+            yield from _places(each)
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield value, at
+            yield from _places(each)
+
+
+def _get(container: MutableMapping[str, object] | MutableSequence[object], key: str | int) -> object:
+    if isinstance(container, MutableMapping):
+        return container[str(key)]
+    return container[int(key)]
+
+
+def _set(container: MutableMapping[str, object] | MutableSequence[object], key: str | int, value: object) -> None:
+    if isinstance(container, MutableMapping):
+        container[str(key)] = value
+    else:
+        container[int(key)] = value
