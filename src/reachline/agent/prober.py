@@ -66,16 +66,19 @@ class Prober:
         rng: Random,
         ended: Callable[[Probed, Attempt], None] | None = None,
         changed: Callable[[Probed], None] | None = None,
+        found: Callable[[Probed], None] | None = None,
         sources: Sequence[str] = (),
         limits: Limits = _UNLIMITED,
         rounds: int | None = None,
     ) -> None:
-        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did.
+        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did, `found` when a
+        dead path behind it was, or was repaired.
 
         `sources` are addresses or a word (`doors.addresses`); none: the route decides. `rounds` ends the probing of each line after so many.
         """
         self._rounds = rounds
         self._rng, self._tell, self._changed = rng, ended, changed
+        self._found = found or _nobody
         self.pace = Pace(limits)
         self._book = Book(self, sources=sources, close=limits.close)
         self._suspects: frozenset[str] = frozenset()
@@ -94,7 +97,7 @@ class Prober:
         self._loop = asyncio.get_running_loop()
         self._resolver = Resolver()
         self._engine = Engine(self._done, silent=self._silent, resolver=self._resolver, limit=self.pace.limits.attempts)
-        self._surveyor = Surveyor(self._engine, self.pace, rng=self._rng, ports=budget.ports().usable)
+        self._surveyor = Surveyor(self._engine, self.pace, rng=self._rng, ports=budget.ports().usable, told=self._found)
         self._loop.add_reader(self._engine.fileno(), self._engine.turn)
         self._look = self._loop.call_later(_LOOK, self._look_around)
         return self
@@ -378,3 +381,7 @@ _WORDS: Final[Mapping[Failure | None, str]] = {
     Failure.STATUS: "unexpected status",
     Failure.AGENT: "this agent could not probe",
 }
+
+
+def _nobody(_: Probed) -> None:
+    """Nobody listens."""

@@ -77,6 +77,7 @@ class _Agent:
         self.prober = Prober(
             rng=Random(f"{seed}/jitter"),
             changed=self._changed,
+            found=self._found,
             sources=settings.sources or (AUTO,),
             limits=_limits(settings),
         )
@@ -214,6 +215,10 @@ class _Agent:
             extra={"line": line, "kind": probed.kind.value, "zone": probed.zone.name, "reason": probed.error},
         )
         self._urge(line)
+
+    def _found(self, probed: Probed) -> None:
+        if not is_own(probed.line.line):
+            self._urge(probed.line.line)
 
     def _interfaces(self) -> Iterator[str]:
         """Those by which our lines leave: the ones they name, and those of the routes to some of them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -49,7 +50,11 @@ class _Try(NamedTuple):
 class Surveyor:
     """All questions of one agent. Written by its prober, on its loop."""
 
-    def __init__(self, engine: Engine, pace: Pace, *, rng: Random, ports: range) -> None:
+    def __init__(
+        self, engine: Engine, pace: Pace, *, rng: Random, ports: range, told: Callable[[Probed], None]
+    ) -> None:
+        """`told` hears of a line of which something was found, or is no longer so."""
+        self._told = told
         self._engine, self._pace, self._rng, self._ports = engine, pace, rng, ports
         self._loop = asyncio.get_running_loop()
         self._cases: dict[int, _Case] = {}
@@ -81,7 +86,8 @@ class Surveyor:
         if end is End.ANSWERED:
             case.probed.passed = now
         case.paths.ended(port, end, now)
-        _tell(case, before, case.paths.finding)
+        if _tell(case, before, case.paths.finding):
+            self._told(case.probed)
         if case.paths.is_idle:
             self._close(case)
         else:
@@ -148,11 +154,15 @@ def _end_of(failure: Failure | None, *, passed: bool) -> End:
             return End.VOID
 
 
-def _tell(case: _Case, before: Finding | None, after: Finding | None) -> None:
+def _tell(case: _Case, before: Finding | None, after: Finding | None) -> bool:
+    """Whether there are news, which are in the log then."""
     line = case.probed.line.line
     if after is None and before is not None:
         log.info("paths_recovered", extra={"line": line, "parts": before.parts})
-    elif after is not None and after.parts is not None and (before is None or before.parts != after.parts):
+        return True
+    if after is not None and after.parts is not None and (before is None or before.parts != after.parts):
         bucket = after.pattern.bucket if after.pattern else None
         figures = {"parts": after.parts, "bucket": bucket, "dead": after.dead, "tried": after.tried}
         log.warning("path_dead", extra={"line": line, **figures})
+        return True
+    return False
