@@ -247,6 +247,10 @@ def test_the_two_servers_of_a_center_need_two_addresses() -> None:
             cluster("probes: {icmp: 5s}", lines="{a: {to: 'tcp://h:1', via: 'socks5://p:1'}, b: 'tcp://h:2'}"),
             "clusters.c.lines.a.via: leaves this line without its icmp probe: echo requests do not go through a proxy",
         ),
+        (
+            cluster("probes: {passive: 1s}", lines="{a: {to: 'tcp://h:1', via: 'socks5://p:1'}, b: 'tcp://h:2'}"),
+            "clusters.c.lines.a.via: leaves this line without its passive probe: the kernel sees connections to the proxy",
+        ),
     ],
 )
 def test_what_is_odd_but_not_wrong_is_a_warning(text: str, expected: str) -> None:
