@@ -10,15 +10,13 @@ from typing import Final
 from reachline.model import Clock, Failure
 from reachline.net.attempt import Attempt, Home, Route, opened
 from reachline.net.hops import unreached
-from reachline.net.kernel import RST_ON_CLOSE, failure_of, handshake, retransmits, words_of
+from reachline.net.kernel import RST_ON_CLOSE, SYN_AGAIN_US, failure_of, handshake, retransmits, words_of
 from reachline.net.speech import Speech
 from reachline.talk.way import Way
 
 __all__ = ["Stream"]
 
 _BROKEN: Final = EPOLLERR | EPOLLHUP
-_SYN_AGAIN_US: Final = 1_000_000
-"""A SYN is repeated after a second at the earliest (RFC 6298): so much has passed, even if we were away meanwhile."""
 _UNSENT: Final = frozenset((Failure.AGENT, Failure.UNREACHABLE))
 """Refused by our own kernel before a SYN left."""
 
@@ -66,7 +64,7 @@ class Stream:
         assert route is not None
         if route.bare:
             if again:
-                self._home.settle(attempt, None, max(self._home.clocks.elapsed(attempt.began), again * _SYN_AGAIN_US))
+                self._home.settle(attempt, None, max(self._home.clocks.elapsed(attempt.began), again * SYN_AGAIN_US))
                 return
             attempt.rtt, attempt.clock = rtt, Clock.TCP_INFO
             self._home.settle(attempt, None, rtt)
