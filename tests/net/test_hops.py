@@ -543,6 +543,39 @@ def test_source_and_interface_are_those_of_the_connection_to_the_proxy(lab, job,
     assert seen == ["127.0.0.5"]
 
 
+def test_the_family_of_the_source_is_that_of_the_proxys_address_and_the_targets_is_its_own(lab, job):
+    asked = []
+
+    def look_up(host: str, family: int) -> tuple[str, ...]:
+        asked.append((host, family))
+        if host == "proxy.test":
+            return ("::1",)
+        raise socket.gaierror(socket.EAI_NONAME, host)
+
+    through = hops("socks5://proxy.test:1080")
+    [result] = run(lab, job("tcp://line.test:7", hops=through, source="::1"), resolver=Resolver(lookup=look_up))
+
+    assert (result.failure, result.note) == (Failure.RESOLVE, "line.test: name does not resolve")
+    assert asked == [("proxy.test", 6), ("line.test", 0)]
+
+
+def test_a_proxy_and_a_target_of_ipv6_are_spoken_to_like_any(lab, job, serve):
+    heard = []
+
+    async def peer(reader, writer):
+        heard.append(await reader.read(4096))
+        writer.write(ESTABLISHED)
+
+    async def main():
+        async with serve(peer, "::1") as port, lab() as engine:
+            return await engine.one(job("tcp://[2001:db8::1]:7", hops=hops(f"http://[::1]:{port}")))
+
+    result = asyncio.run(main())
+
+    assert (result.failure, result.clock) == (None, Clock.RX_STAMP)
+    assert heard[0].startswith(b"CONNECT [2001:db8::1]:7 HTTP/1.1\r\nHost: [2001:db8::1]:7\r\n")
+
+
 def test_the_address_in_use_is_the_targets_where_it_is_known_here(lab, job, serve):
     async def main():
         async with (
