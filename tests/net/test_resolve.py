@@ -128,6 +128,30 @@ def test_no_more_lookups_than_the_limit_run_at_once():
     asyncio.run(main())
 
 
+def test_names_that_failed_wait_for_all_others_and_have_half_of_the_lookups():
+    """A server that takes its time to say no: a good name is looked up beside a storm of such names, not behind it."""
+
+    async def main():
+        names = Names(socket.gaierror(socket.EAI_NONAME, "unknown"))
+        resolver = Resolver(lookup=names, limit=4, keep_failure=0.0)
+        for number in range(20):
+            await ask(resolver, f"{number}.test")
+        names.asked.clear()
+        names.gate.clear()
+        answers: list[Answer] = []
+        for number in range(20):
+            resolver.ask(f"{number}.test", 0, answers.append)
+        await until(lambda: len(names.asked) == 2, what="half of the lookups")
+        resolver.ask("good.test", 0, answers.append)
+        await until(lambda: len(names.asked) == 3, what="the good name")
+        assert names.asked[-1] == ("good.test", 0)
+        names.gate.set()
+        await until(lambda: len(answers) == 21, what="all of them")
+        resolver.close()
+
+    asyncio.run(main())
+
+
 def test_after_close_nothing_is_called_and_nothing_is_asked():
     async def main():
         names = Names(("10.0.0.1",))

@@ -69,6 +69,12 @@ class Resolver:
         self._answers: dict[tuple[str, int], Answer] = {}
         self._asking: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
         self._queue: deque[tuple[str, int]] = deque()
+        self._doubtful: deque[tuple[str, int]] = deque()
+        """Names without an address last time: they wait for all others, and have half of the lookups at most. A thousand names
+        that a slow server does not know must not keep a good one waiting.
+        """
+        self._retried: set[tuple[str, int]] = set()
+        """Those of them that are looked up now."""
         self._running = 0
         self._closed = False
 
@@ -88,7 +94,8 @@ class Resolver:
             waiting.append(then)
             return
         self._asking[key] = [then]
-        self._queue.append(key)
+        last = self._answers.get(key)
+        (self._queue if last is None or last.addresses else self._doubtful).append(key)
         self._next()
 
     def forget(self, host: str, family: int) -> None:
@@ -100,10 +107,17 @@ class Resolver:
         self._closed = True
         self._asking.clear()
         self._queue.clear()
+        self._doubtful.clear()
 
     def _next(self) -> None:
-        while self._queue and self._running < self._limit:
-            key = self._queue.popleft()
+        while self._running < self._limit:
+            if self._queue:
+                key = self._queue.popleft()
+            elif self._doubtful and len(self._retried) < max(1, self._limit // 2):
+                key = self._doubtful.popleft()
+                self._retried.add(key)
+            else:
+                return
             self._running += 1
             loop = asyncio.get_running_loop()
             worker = threading.Thread(target=self._work, args=(key, loop), name=f"resolve {key[0]}", daemon=True)
@@ -126,6 +140,7 @@ class Resolver:
 
     def _answered(self, key: tuple[str, int], addresses: tuple[str, ...], error: str, temporary: bool) -> None:
         self._running -= 1
+        self._retried.discard(key)
         if self._closed:
             return
         now = time.monotonic()
