@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import signal
 import sys
 from collections.abc import Callable
@@ -61,6 +62,8 @@ def command(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal without UTF-8 gets a question mark for a dash, not an error.
         sys.stdout.reconfigure(errors="replace")
+    # What it has to say is on the screen; the prober's events are an agent's.
+    logging.getLogger("reachline").addHandler(logging.NullHandler())
     pace = Pace(interval=interval, timeout=timeout, patience=2 * timeout)
     well = asyncio.run(_watch(read_targets(targets, pace), pace, count=count, form=output))
     raise typer.Exit(0 if well else 1)
