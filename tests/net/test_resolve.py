@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
-from reachline.net.resolve import Answer, Resolver, nameserver
+from reachline.net.resolve import STALE, Answer, Resolver, nameserver
 from reachline.testing.wait import until
 
 
@@ -147,6 +149,22 @@ def test_names_that_failed_wait_for_all_others_and_have_half_of_the_lookups():
         assert names.asked[-1] == ("good.test", 0)
         names.gate.set()
         await until(lambda: len(answers) == 21, what="all of them")
+        resolver.close()
+
+    asyncio.run(main())
+
+
+def test_names_that_nobody_probes_any_more_are_forgotten(monkeypatch):
+    async def main():
+        resolver = Resolver(lookup=Names(("10.0.0.1",)), keep=0.0)
+        for number in range(50):
+            await ask(resolver, f"{number}.test")
+        later = time.monotonic() + STALE + 1
+        monkeypatch.setattr("reachline.net.resolve.time", SimpleNamespace(monotonic=lambda: later))
+        await ask(resolver, "now.test")
+
+        assert at_hand(resolver, "now.test") == ("10.0.0.1",)
+        assert {at_hand(resolver, f"{number}.test") for number in range(50)} == {None}
         resolver.close()
 
     asyncio.run(main())

@@ -76,6 +76,7 @@ class Resolver:
         self._retried: set[tuple[str, int]] = set()
         """Those of them that are looked up now."""
         self._running = 0
+        self._swept: Seconds = 0.0
         self._closed = False
 
     def cached(self, host: str, family: int) -> Answer | None:
@@ -97,10 +98,6 @@ class Resolver:
         last = self._answers.get(key)
         (self._queue if last is None or last.addresses else self._doubtful).append(key)
         self._next()
-
-    def forget(self, host: str, family: int) -> None:
-        """The name is no longer probed: drop its answer."""
-        self._answers.pop((host, family), None)
 
     def close(self) -> None:
         """Give up all lookups; no callback comes after it."""
@@ -148,9 +145,18 @@ class Resolver:
         if temporary and (last := self._answers.get(key)) and last.addresses and now - last.born < STALE:
             answer = last._replace(until=now + self._keep_failure)
         self._answers[key] = answer
+        self._sweep(now)
         for then in self._asking.pop(key, ()):
             then(answer)
         self._next()
+
+    def _sweep(self, now: Seconds) -> None:
+        """Answers that ran out long ago go: whoever probes a name has it looked up again."""
+        if now - self._swept < STALE:
+            return
+        self._swept = now
+        for key in [key for key, answer in self._answers.items() if now - answer.until > STALE]:
+            del self._answers[key]
 
     def _answer(self, last: Answer | None, addresses: tuple[str, ...], error: str) -> Answer:
         """Stays with the address that was in use while it is still one of them: a line's figures should be of one path."""
