@@ -125,13 +125,13 @@ def fuzz(names: list[str], *, inputs: int, processes: int, seed: int) -> int:
             counts[found.name] += found.inputs
             took[found.name] += found.took
             broken.setdefault(found.name, []).extend(found.broken)
+            for words, _ in found.broken:
+                print(words, flush=True)
     for name in sorted(counts):
         print(
             f"{name:18} {counts[name]:>10} inputs, {took[name] / counts[name]:5.1%} taken, {len(broken[name])} broke it"
         )
     for name, cases in broken.items():
-        for words, _ in cases:
-            print(words)
         if cases:
             keep(name, (*kept(name), *(data for _, data in cases)))
     print(f"{sum(counts.values())} inputs in {time.monotonic() - begin:.0f} s over {processes} processes, seed {seed}")
