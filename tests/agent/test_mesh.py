@@ -14,11 +14,13 @@ import pytest
 from tests.agent.test_run import descriptors
 
 from reachline.agent.mesh import MeshProber
+from reachline.agent.peers import Seen
 from reachline.core.direction import Way
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.testing.wait import until
 from reachline.wire import mesh
 from reachline.wire.frame import Mesh, MeshReport, Peer
+from reachline.wire.mesh_sides import Asking
 
 SECRET = b"s" * 32
 EVERY = 12
@@ -312,3 +314,12 @@ def test_a_part_that_cannot_be_is_refused_by_name(plan: Mesh, rule: str) -> None
                 a.adopt(plan)
 
     go(work())
+
+
+def test_who_was_silent_for_a_minute_is_asked_a_fifth_as_often_until_it_is_heard() -> None:
+    seen = Seen(peer("a", "b", "127.0.0.1:1"), Asking(mesh.identity("a"), 1), 0)
+
+    assert not any(seen.rests(60_000_000) for _ in range(10))
+    assert sum(not seen.rests(60_000_001) for _ in range(10)) == 2
+    seen.heard_us = 60_000_002
+    assert not any(seen.rests(60_000_003) for _ in range(10))

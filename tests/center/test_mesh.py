@@ -48,13 +48,13 @@ def test_agents_are_told_whom_to_ask_where_and_by_the_key_the_other_answers_by(c
         async with (
             center() as running,
             running.agent("one", **ABLE, mesh="127.0.0.1:7601") as one,
-            running.agent("two", **ABLE, mesh="0.0.0.0:7602", sources=("10.9.9.9",)) as two,
+            running.agent("two", **ABLE, mesh="0.0.0.0:7602") as two,
             running.agent("old") as old,
         ):
             await until(lambda: one.of(Mesh) and one.of(Mesh)[-1].peers and two.of(Mesh)[-1].peers, what="their parts")
             (to_two,), (to_one,) = one.of(Mesh)[-1].peers, two.of(Mesh)[-1].peers
 
-            assert (to_two.agent, to_two.address) == ("two", "10.9.9.9:7602")
+            assert (to_two.agent, to_two.address) == ("two", "127.0.0.1:7602")
             assert (to_one.agent, to_one.address) == ("one", "127.0.0.1:7601")
             assert to_two.key == pair_key(two.of(Mesh)[-1].key, identity("one"))
             assert to_one.key == pair_key(one.of(Mesh)[-1].key, identity("two"))
@@ -269,29 +269,33 @@ def test_who_asks_is_asked_and_nobody_asks_more_than_may_be(count, most):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "peer", "sources", "found"),
+    ("mesh", "peer", "sources", "proven", "guessed"),
     [
-        ("127.0.0.1:7601", "unix:", (), "127.0.0.1:7601"),
-        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", (), "10.0.0.7:7601"),
-        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("10.0.0.8",), "10.0.0.8:7601"),
-        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("2001:db8::8",), "10.0.0.7:7601"),
-        ("[::]:7601", "ipv6:%5B2001:db8::7%5D:5000", (), "[2001:db8::7]:7601"),
-        ("0.0.0.0:7601", "unix:", (), "127.0.0.1:7601"),
-        ("0.0.0.0:0", "ipv4:10.0.0.7:5000", (), None),
-        ("0.0.0.0:70000", "ipv4:10.0.0.7:5000", (), None),
-        ("nonsense", "ipv4:10.0.0.7:5000", (), None),
-        ("", "ipv4:10.0.0.7:5000", (), None),
+        ("127.0.0.1:7601", "unix:", (), "127.0.0.1:7601", "127.0.0.1:7601"),
+        ("203.0.113.5:53", "ipv4:10.0.0.7:5000", (), "203.0.113.5:53", "10.0.0.7:53"),
+        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", (), "10.0.0.7:7601", "10.0.0.7:7601"),
+        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("10.0.0.8",), "10.0.0.8:7601", "10.0.0.7:7601"),
+        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("2001:db8::8",), "10.0.0.7:7601", "10.0.0.7:7601"),
+        ("[::]:7601", "ipv6:%5B2001:db8::7%5D:5000", (), "[2001:db8::7]:7601", "[2001:db8::7]:7601"),
+        ("0.0.0.0:7601", "unix:", (), "127.0.0.1:7601", "127.0.0.1:7601"),
+        ("0.0.0.0:0", "ipv4:10.0.0.7:5000", (), None, None),
+        ("0.0.0.0:70000", "ipv4:10.0.0.7:5000", (), None, None),
+        ("nonsense", "ipv4:10.0.0.7:5000", (), None, None),
+        ("", "ipv4:10.0.0.7:5000", (), None, None),
     ],
 )
-def test_an_agent_is_reached_where_it_says_or_where_it_came_from(mesh, peer, sources, found):
-    roster = Roster({})
+@pytest.mark.parametrize("token", ["s3cret", ""])
+def test_an_agent_is_reached_where_it_says_but_one_without_a_token_where_it_came_from(
+    mesh, peer, sources, proven, guessed, token
+):
+    roster = Roster({VantageId("a"): Expected(token=token)})
     there = Meshing(b"s" * 32, roster)
     hello = Hello(release="t", agent="a", boot="b", mesh=mesh, sources=sources)
     roster.attach(hello, 1, 0)
 
     there.attached(hello, peer)
 
-    assert there.addresses().get(VantageId("a")) == found
+    assert there.addresses().get(VantageId("a")) == (proven if token else guessed)
 
 
 def test_parts_of_many_agents_differ_in_every_key_and_stay_as_they_are():

@@ -225,7 +225,7 @@ class MeshProber:
             seen.close(now_us, length_ms=self._length_ms, void=self._void_us >= seen.opened_us)
             if seen.family == 0 or seen.heard_us is None:
                 self._find(seen)
-        if seen.family == 0 or (sock := self._socket(seen)) is None:
+        if seen.family == 0 or seen.rests(now_us) or (sock := self._socket(seen)) is None:
             return
         if seen.asking.is_over:
             del self._sessions[seen.asking.session]

@@ -19,6 +19,12 @@ _PROBES: Final = 25
 """Probes an interval holds at least: a slow pace makes intervals longer, not poorer."""
 
 
+_SILENT_US: Final = 60_000_000
+"""Longer than a restart takes…"""
+_SELDOM: Final = 5
+"""…and then once a second is soon enough to find an agent back."""
+
+
 def interval_of(every_ms: int, least_ms: int) -> int:
     """The length of an interval at this pace, in ms."""
     return max(least_ms, _PROBES * every_ms)
@@ -30,6 +36,7 @@ class Seen:
     __slots__ = (
         "address",
         "asking",
+        "born_us",
         "closes_us",
         "error",
         "family",
@@ -38,6 +45,7 @@ class Seen:
         "intervals",
         "opened_us",
         "peer",
+        "turns",
     )
 
     def __init__(self, peer: Peer, asking: Asking, now_us: int) -> None:
@@ -48,7 +56,8 @@ class Seen:
         self.error = ""
         """Why nothing can be sent now."""
         self.heard_us: int | None = None
-        self.opened_us = self.closes_us = now_us
+        self.born_us = self.opened_us = self.closes_us = now_us
+        self.turns = 0
         self.intervals: deque[Interval] = deque(maxlen=INTERVALS)
         self.finding = Finding()
 
@@ -58,6 +67,12 @@ class Seen:
         if is_news:
             self.heard_us = max(at_us, self.heard_us or 0)
         return is_news
+
+    def rests(self, now_us: int) -> bool:
+        """Whether this turn is left out: who was silent for a minute is asked a fifth as often."""
+        self.turns += 1
+        is_silent = now_us - (self.heard_us or self.born_us) > _SILENT_US
+        return is_silent and self.turns % _SELDOM > 0
 
     def close(self, now_us: int, *, length_ms: int, void: bool) -> None:
         """The interval is over: what do all of them say?"""

@@ -70,9 +70,10 @@ class Meshing:
 
     def attached(self, hello: Hello, peer: str) -> None:
         """An agent came, from the gRPC peer `peer`: where does it answer?"""
-        self._announced.pop(VantageId(hello.agent), None)
-        if hello.mesh and (where := _reached(hello, peer)):
-            self._announced[VantageId(hello.agent)] = where
+        id_ = VantageId(hello.agent)
+        self._announced.pop(id_, None)
+        if hello.mesh and (where := _reached(hello, peer, is_proven=bool(self._roster.token(id_)))):
+            self._announced[id_] = where
 
     def heard(self, agent: VantageId, reports: Sequence[MeshReport], now_ms: int) -> None:
         """What an agent found out of the others."""
@@ -133,14 +134,18 @@ def neighbours(names: Sequence[VantageId], me: VantageId, most: int) -> tuple[Va
     return tuple(names[(place + step) % count] for step in (*range(-side, 0), *range(1, side + 1)))
 
 
-def _reached(hello: Hello, peer: str) -> str:
-    """Where others reach what the agent bound: a wildcard stands for its own source address, or the one it came from."""
+def _reached(hello: Hello, peer: str, *, is_proven: bool) -> str:
+    """Where others reach what the agent bound: a wildcard stands for its own source address, or the one it came from.
+
+    Who showed no token is asked where it came from, whatever it says: nobody can send our agents to a stranger.
+    """
     host, _, port = hello.mesh.rpartition(":")
     bare = host.strip("[]")
     if not (bare and port.isdecimal() and 0 < int(port) < 65_536):
         return ""
     if bare in _WILD:
-        bare = next((one for one in hello.sources if (":" in one) == (":" in bare)), "") or _came_from(peer)
+        bare = next((one for one in hello.sources if (":" in one) == (":" in bare)), "")
+    bare = bare if bare and is_proven else _came_from(peer)
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
