@@ -50,6 +50,17 @@ def test_every_line_is_a_row_with_its_figures(page: Page) -> None:
         expect(page.locator("#freshness")).to_contain_text("live · 3 vantages")
 
 
+def test_a_vantage_that_doubts_itself_is_counted_and_says_why(page: Page) -> None:
+    with three() as stage:
+        stage.agents[0] |= {"doubt": 2, "doubts": ["own timers fired 0.43 s late"]}
+        page.goto(stage.url)
+
+        expect(page.locator("#freshness")).to_contain_text("live · 3 vantages, 1 in doubt")
+        expect(page.locator("#freshness")).to_have_attribute(
+            "title", "edge-1 doubts itself (2 of 7): own timers fired 0.43 s late"
+        )
+
+
 def test_a_decision_shows_at_once_with_weights_and_reason(page: Page) -> None:
     with three() as stage:
         page.goto(stage.url)

@@ -67,16 +67,24 @@ function freshness() {
   document.body.toggleAttribute("data-stale", stale);
   at("freshness").dataset.state = stale ? "stale" : known ? "live" : "connecting";
   const age = duration(feed.age / 1000);
+  at("freshness").title = store.agents.filter((agent) => agent.doubt).map(doubts).join("\n");
   say(at("freshness-text"), stale ? `data is ${age} old` : known ? `live · ${vantages()} · version ${store.version}` : "connecting…");
   at("stale").hidden = !stale;
   if (stale) say(at("stale"), `The center does not answer. What you see is ${age} old; this page comes back by itself.`);
 }
 
-/** "3 vantages", or "2 of 3 vantages" while one does not report. */
+/** "3 vantages", or "2 of 3 vantages" while one does not report; and how many of them doubt themselves. */
 function vantages() {
   const all = store.agents.length;
   const here = store.agents.filter((agent) => agent.state === "attached").length;
-  return `${here === all ? all : `${here} of ${all}`} vantage${all === 1 ? "" : "s"}`;
+  const doubting = store.agents.filter((agent) => agent.doubt).length;
+  const doubt = doubting ? `, ${doubting} in doubt` : "";
+  return `${here === all ? all : `${here} of ${all}`} vantage${all === 1 ? "" : "s"}${doubt}`;
+}
+
+/** An agent's reasons to doubt itself, in its own words. */
+function doubts(agent) {
+  return `${agent.agent} doubts itself (${agent.doubt} of 7): ${agent.doubts.join("; ") || "fading"}`;
 }
 
 function second() {
