@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
 
 from reachline.center.checks import check
+from reachline.cli import status
+from reachline.cli.render import Output
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
 from reachline.testing.center import dead, good, running_center
@@ -63,6 +67,12 @@ def test_pacing_skipped_rounds_and_dead_paths_are_shown_everywhere(tmp_path: Pat
                 return TOLD in text and own in text
 
             await until(explained, what="both in the explanation")
+            shown = await asyncio.to_thread(_status, center.http)
+            assert (
+                "agent edge-03 holds back: all intervals are 1.2 times as long; network 10.0.0.0/24 is at its limit"
+                in shown
+            )
+            assert f"edge-03: {TOLD}" in await asyncio.to_thread(_status, center.http, "payments/a")
 
     asyncio.run(scenario())
 
@@ -80,6 +90,12 @@ def test_a_line_without_a_dead_path_and_an_agent_that_says_nothing_show_none(tmp
             assert "line_rounds_skipped" not in text
 
     asyncio.run(scenario())
+
+
+def _status(url: str, line: str | None = None) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        status.command(line=line, center=url, cluster="", output=Output.TABLE)
+    return " ".join(out.getvalue().split())
 
 
 def beat(detail: Detail | None = None, pacing: Pacing | None = None) -> Heartbeat:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from reachline.model import Failure
 from reachline.net.attempt import EARLY
+from reachline.testing import parts
 from reachline.testing.wait import until
 
 
@@ -74,6 +77,31 @@ def test_a_port_in_use_is_our_fault_and_sends_nothing(lab, job, serve, say):
     result = asyncio.run(main())
 
     assert (result.failure, result.sent, result.rtt_us) == (Failure.AGENT, 0, None)
+
+
+@pytest.mark.real
+def test_a_port_chosen_at_bind_that_is_gone_toward_the_target_leaves_it_to_connect():
+    """Of eight ports four are odd: once those wait out their minute, the even ones serve."""
+    parts.require_namespaces()
+    script = """
+import asyncio, pathlib, socket, subprocess
+from reachline.net.attempt import EARLY
+from tests.net.conftest import Lab, make_job
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+for name, value in {"ip_local_port_range": "40000 40007", "tcp_tw_reuse": "0"}.items():
+    pathlib.Path("/proc/sys/net/ipv4", name).write_text(value)
+async def main():
+    with socket.create_server(("127.0.0.1", 39999)) as server:
+        async with Lab() as lab:
+            job = make_job("tcp://127.0.0.1:39999", port=EARLY)
+            return [(await lab.one(job)).failure for _ in range(6)]
+print(*(failure.name if failure else "ok" for failure in asyncio.run(main())))
+"""
+    said = subprocess.run(
+        [parts.require("unshare"), "-n", sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.split() == ["ok"] * 6
 
 
 def test_the_port_of_a_connect_that_nobody_answered_is_told(lab, job):

@@ -74,9 +74,19 @@ def _agents(rows: Sequence[Row]) -> None:
             out.print(
                 f"agent {row['agent']} ({row['release']}) is too old to probe {kinds}", style="yellow", markup=False
             )
+        if (pacing := row.get("pacing")) and (pacing["limit"] or pacing["stretch"] > 1):
+            out.print(f"agent {row['agent']} holds back: {_held(pacing)}", style="yellow", markup=False)
         for vital in row.get("vitals", ()):
             ago = words.duration(round(1_000 * vital["age"]))
             out.print(f"agent {row['agent']}: {vital['text']} ({ago} ago)", style="dim", markup=False)
+
+
+def _held(pacing: Row) -> str:
+    """What an agent leaves out by itself, so that nobody takes it for a line's doing."""
+    stretched = f"all intervals are {pacing['stretch']:.2g} times as long" if pacing["stretch"] > 1 else ""
+    skipped = sum(pacing["skipped"].values())
+    limit = f"{pacing['limit']} is at its limit, {skipped} rounds are skipped so far" if pacing["limit"] else ""
+    return "; ".join(filter(None, (stretched, limit)))
 
 
 def _columns(now: Seconds) -> list[Column[Row]]:
@@ -133,6 +143,9 @@ def _one(page: Mapping[str, Any], output: Output) -> None:
     if page["readings"]:
         out.print()
         out.print(table(page["readings"], _READINGS, title="readings"))
+        for row in page["readings"]:
+            if (paths := row.get("paths")) and paths["text"]:
+                out.print(f"{row['vantage']}: {paths['text']}", style="yellow", markup=False)
     if page["changes"]:
         out.print()
         out.print(table(page["changes"][-10:], _CHANGES, title="decisions"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import socket
+from dataclasses import replace
 from select import EPOLLERR, EPOLLHUP, EPOLLOUT
 from typing import Final
 
 from reachline.model import Clock, Failure
-from reachline.net.attempt import Attempt, Home, Route, opened
+from reachline.net.attempt import EARLY, Attempt, Home, Route, opened
 from reachline.net.hops import unreached
 from reachline.net.kernel import RST_ON_CLOSE, SYN_AGAIN_US, failure_of, handshake, retransmits, words_of
 from reachline.net.speech import Speech
@@ -40,6 +41,11 @@ class Stream:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
         attempt.began = home.clocks.ns()
         code = sock.connect_ex(route.address)
+        if code == errno.EADDRNOTAVAIL and route.job.port == EARLY:
+            # Chosen before the target was known, the port is still in TIME_WAIT toward it.
+            sock.close()
+            self.begin(attempt, route._replace(job=replace(route.job, port=0)))
+            return
         if code and code != errno.EINPROGRESS:
             self._failed(attempt, code, unsent=failure_of(code) in _UNSENT)
             return
