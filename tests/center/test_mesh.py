@@ -278,6 +278,8 @@ def test_who_asks_is_asked_and_nobody_asks_more_than_may_be(count, most):
         ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("2001:db8::8",), "10.0.0.7:7601", "10.0.0.7:7601"),
         ("[::]:7601", "ipv6:%5B2001:db8::7%5D:5000", (), "[2001:db8::7]:7601", "[2001:db8::7]:7601"),
         ("0.0.0.0:7601", "unix:", (), "127.0.0.1:7601", "127.0.0.1:7601"),
+        ("0.0.0.0:7601", "ipv6:%5B::ffff:10.0.0.7%5D:5000", (), "10.0.0.7:7601", "10.0.0.7:7601"),
+        ("0.0.0.0:7601", "ipv6:%5B2001:db8::7%5D:5000", (), None, None),
         ("0.0.0.0:0", "ipv4:10.0.0.7:5000", (), None, None),
         ("0.0.0.0:70000", "ipv4:10.0.0.7:5000", (), None, None),
         ("nonsense", "ipv4:10.0.0.7:5000", (), None, None),
@@ -296,6 +298,25 @@ def test_an_agent_is_reached_where_it_says_but_one_without_a_token_where_it_came
     there.attached(hello, peer)
 
     assert there.addresses().get(VantageId("a")) == (proven if token else guessed)
+
+
+def test_what_answers_on_loopback_is_asked_by_agents_of_the_same_machine_alone():
+    roster = Roster({})
+    there = Meshing(b"s" * 32, roster)
+    for name, came in (
+        ("a", "unix:"),
+        ("b", "ipv4:127.0.0.1:5000"),
+        ("c", "ipv4:10.0.0.7:5000"),
+        ("d", "ipv6:%5B::ffff:127.0.0.1%5D:5"),
+    ):
+        hello = Hello(release="t", agent=name, boot="b", mesh="127.0.0.1:7601" if name in "ab" else "0.0.0.0:7601")
+        roster.attach(hello, 1, 0)
+        there.attached(hello, came)
+
+    parts = there.parts([VantageId(name) for name in "abcd"])
+
+    asked = {name: {peer.agent for peer in part.peers} for name, part in parts.items()}
+    assert asked == {"a": {"b", "c", "d"}, "b": {"a", "c", "d"}, "c": set(), "d": {"a", "b", "c"}}
 
 
 def test_parts_of_many_agents_differ_in_every_key_and_stay_as_they_are():

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from reachline.center.matrix import Matrix, Ways
 from reachline.center.roster import Roster
+from reachline.doors.addresses import is_public
 from reachline.model import VantageId
 from reachline.wire.frame import Hello, Mesh, MeshReport, Peer
 from reachline.wire.matrix import MeshDocument
@@ -61,6 +62,8 @@ class Meshing:
         self.rules = MeshRules()
         self._announced: dict[VantageId, str] = {}
         """Where agents said that they answer."""
+        self._here: set[VantageId] = set()
+        """Agents of the center's own machine: they alone reach what answers on its loopback."""
         self._known: dict[tuple[str, str], Peer] = {}
         self._matrix = Matrix()
 
@@ -72,6 +75,7 @@ class Meshing:
         """An agent came, from the gRPC peer `peer`: where does it answer?"""
         id_ = VantageId(hello.agent)
         self._announced.pop(id_, None)
+        (self._here.discard if is_public(f"{_bracketed(_came_from(peer))}:1") else self._here.add)(id_)
         if hello.mesh and (where := _reached(hello, peer, is_proven=bool(self._roster.token(id_)))):
             self._announced[id_] = where
 
@@ -94,6 +98,7 @@ class Meshing:
         members = sorted(self._roster.localities())
         known = frozenset(members)
         self._announced = {one: where for one, where in self._announced.items() if one in known}
+        self._here &= known
         found = {one: self.rules.reached.get(one) or self._announced.get(one, "") for one in members}
         return {one: where for one, where in found.items() if where}
 
@@ -108,7 +113,9 @@ class Meshing:
     ) -> Mesh:
         if not self.rules.enabled:
             return Mesh()
-        others = neighbours(sorted(addresses.keys() | {agent}), agent, self.rules.peers)
+        is_here = agent in self._here
+        reached = {one for one, where in addresses.items() if is_here or is_public(where)}
+        others = neighbours(sorted(reached | {agent}), agent, self.rules.peers)
         peers = []
         for other in others:
             peer = known.get((agent, other))
@@ -146,12 +153,20 @@ def _reached(hello: Hello, peer: str, *, is_proven: bool) -> str:
     if bare in _WILD:
         bare = next((one for one in hello.sources if (":" in one) == (":" in bare)), "")
     bare = bare if bare and is_proven else _came_from(peer)
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+    # It listens to one family, and may come to us by the other: then only the document can say where it is.
+    return f"{_bracketed(bare)}:{port}" if (":" in bare) == (":" in host) else ""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _came_from(peer: str) -> str:
-    """The host of a gRPC peer, `ipv4:10.0.0.3:52100` or `ipv6:%5B::1%5D:52100`; this machine for a Unix socket."""
+    """The host of a gRPC peer, `ipv4:10.0.0.3:52100` or `ipv6:%5B::1%5D:52100`; this machine for a Unix socket.
+
+    An IPv4 peer of a door that listens to both families comes as `::ffff:10.0.0.3`.
+    """
     kind, _, rest = unquote(peer).partition(":")
     if kind not in ("ipv4", "ipv6"):
         return "127.0.0.1"
-    return urlsplit(f"tcp://{rest}").hostname or "127.0.0.1"
+    return (urlsplit(f"tcp://{rest}").hostname or "127.0.0.1").removeprefix("::ffff:")
