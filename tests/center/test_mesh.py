@@ -66,7 +66,7 @@ def test_agents_are_told_whom_to_ask_where_and_by_the_key_the_other_answers_by(c
 
 def test_the_documents_address_wins_and_a_wildcard_stands_for_where_the_stream_came_from(center, sync):
     async def work():
-        async with center(NAMED) as running, running.agent("two", **ABLE, mesh="[::]:7602") as two:
+        async with center(NAMED) as running, running.agent("two", **ABLE, mesh="0.0.0.0:7602") as two:
             async with running.agent("one", **ABLE, mesh="127.0.0.1:1") as one:
                 await until(lambda: one.of(Mesh) and two.of(Mesh) and two.of(Mesh)[-1].peers)
                 assert one.of(Mesh)[-1].listen == "10.0.0.1:7601"
