@@ -49,6 +49,23 @@ def test_a_stepped_wall_clock_makes_us_use_our_own_watch(step_ms):
     assert clocks.stepped == 1
 
 
+def test_being_sent_away_between_two_readings_is_no_step():
+    watch = Watch()
+    clocks = watch.clocks()
+    began = (watch.mono, watch.real)
+    watch.pass_by(5 * MS)
+    away = iter([0, 3 * MS])
+
+    def late() -> int:
+        watch.pass_by(next(away, 0))
+        return watch.mono
+
+    clocks.ns = late
+
+    assert clocks.measure(*began, began[1] + 4 * MS) == (4_000, Clock.RX_STAMP, 4_000)
+    assert clocks.stepped == 0
+
+
 def test_a_stamp_from_before_the_question_is_not_believed():
     watch = Watch()
     clocks = watch.clocks()

@@ -49,8 +49,7 @@ class Clocks:
         """
         now = self.ns()
         if stamp is not None:
-            moved = (self.wall() - now) - (wall - mono)
-            if -STEP_NS <= moved <= STEP_NS and stamp >= wall:
+            if stamp >= wall and (self._ran_evenly(mono, wall) or self._ran_evenly(mono, wall)):
                 took = (stamp - wall) // 1_000
                 return took, Clock.RX_STAMP, took
             self.stepped += 1
@@ -66,6 +65,10 @@ class Clocks:
             return None
         moved = self.wall() - self.ns() - wall + mono
         return (stamp - wall) // 1_000 if -STEP_NS <= moved <= STEP_NS else None
+
+    def _ran_evenly(self, mono: int, wall: int) -> bool:
+        """Whether both clocks kept their distance. To be asked twice: we may be sent away between its two readings."""
+        return -STEP_NS <= self.wall() - self.ns() - wall + mono <= STEP_NS
 
     def _absence(self, mono: int) -> int:
         """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""
