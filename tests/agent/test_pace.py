@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from random import Random
 
 import pytest
 from tests.agent.peer import line, probe, target
 
+from reachline.agent.leaving import network_of
 from reachline.agent.pace import Limits, Pace
 from reachline.agent.probed import Probed
 from reachline.agent.prober import Attempt, Prober
@@ -125,6 +127,30 @@ def test_the_real_agent_keeps_a_networks_rate_and_says_so() -> None:
             said = prober.pace.said()
             assert said.limit == "network 198.51.100.0/24"
             assert skipped >= said.skipped["network"] > 20
+
+    asyncio.run(work())
+
+
+def test_a_name_takes_from_the_bucket_of_the_network_it_turned_out_to_mean() -> None:
+    name = socket.gethostname().lower()
+    try:
+        address = str(socket.getaddrinfo(name, 1, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        pytest.skip("this machine cannot resolve its own name")
+    network = network_of(address)
+
+    async def work() -> None:
+        async with Prober(rng=Random(1), limits=Limits(network=1_000.0)) as prober:
+            prober.adopt([line("own", f"tcp://{name}:1"), line("none", "tcp://nowhere.invalid:1")])
+            (own,), (unknown,) = prober.lines["c/own"], prober.lines["c/none"]
+
+            def keys() -> list[str]:
+                return [claim.key for claim in own.claims]
+
+            assert keys() == [f"network {name}"]
+            await until(lambda: keys() == ([f"network {network}"] if network else []))
+            await until(lambda: unknown.number > 1)
+            assert [claim.key for claim in unknown.claims] == ["network nowhere.invalid"]
 
     asyncio.run(work())
 

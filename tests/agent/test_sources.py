@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 
 import pytest
 from tests.agent.peer import Center, agent, line, plan_of, settings
 
+from reachline.testing import parts
 from reachline.testing.wait import until
 from reachline.wire.frame import Plan
 
@@ -42,6 +45,37 @@ async def seen_from(center: Center, plan: Plan, **options: object) -> set[str]:
 )
 def test_probes_leave_from(center: Center, planned: tuple[str, ...], own: tuple[str, ...], sources: set[str]) -> None:
     assert asyncio.run(seen_from(center, Plan(number=1, sources=planned), sources=own)) == sources
+
+
+@pytest.mark.real
+def test_an_agent_finds_the_addresses_beside_the_routes_own_by_itself() -> None:
+    """In a namespace whose loopback carries addresses of global scope: two of one network, one of another."""
+    parts.require_namespaces()
+    script = """
+import asyncio, subprocess
+from random import Random
+from reachline.agent.prober import Prober
+from reachline.testing.wait import until
+from tests.agent.peer import line
+for step in ("link set lo up", "addr add 10.1.0.1/24 dev lo", "addr add 10.1.0.2/24 dev lo", "addr add 10.9.0.1/24 dev lo"):
+    subprocess.run(["ip", *step.split()], check=True)
+async def main():
+    came = []
+    async def peer(_, writer):
+        came.append(writer.get_extra_info("peername")[0])
+        writer.close()
+    server = await asyncio.start_server(peer, "10.1.0.1", 7)
+    async with server, Prober(rng=Random(1), sources=("auto",)) as prober:
+        prober.adopt([line("l", "tcp://10.1.0.1:7")])
+        await until(lambda: len(came) >= 12)
+    print(*sorted(set(came)))
+asyncio.run(main())
+"""
+    said = subprocess.run(
+        [parts.require("unshare"), "-n", sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.split() == ["10.1.0.1", "10.1.0.2"]
 
 
 def test_descriptors_are_raised_at_the_start_as_far_as_they_may_and_said(

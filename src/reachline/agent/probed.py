@@ -133,6 +133,12 @@ class Probed:
         return self.can_run and connects(self._jobs[0][0].probe)
 
     @property
+    def host(self) -> str:
+        """Whom its packets go to first, as the plan writes it."""
+        job = self._jobs[0][0]
+        return (job.hops[0].endpoint if job.hops else job.endpoint).host
+
+    @property
     def tokens(self) -> range:
         """Those in use."""
         return range(self.base, self.base + len(self._jobs))

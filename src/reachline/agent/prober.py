@@ -25,6 +25,7 @@ from reachline.model import Clock, Failure, Kind, Seconds
 from reachline.net import budget
 from reachline.net.engine import Engine, Job, Phases
 from reachline.net.resolve import Resolver
+from reachline.talk.secure import is_address
 from reachline.wire.frame import LinePlan
 
 __all__ = ["OWN_SERVER", "Attempt", "Prober"]
@@ -37,6 +38,8 @@ _SLICE: Final = 64
 """Rounds handed over between two looks at other work: half a millisecond."""
 _LOOK: Final[Seconds] = 30.0
 """Between two looks at our own addresses, where they are to be found: they change when people change them."""
+_NAMED: Final = 16
+"""Rounds of a name between two looks at what it means, for its network's bucket: names move in minutes."""
 _RECENT: Final = 2
 """Intervals within which another connect of the line must have been answered, for one to be a suspect of its port."""
 
@@ -222,7 +225,7 @@ class Prober:
         """What its rounds ask of our buckets, by what is known of its address."""
         if (job := probed.job) is None:
             return
-        address = self._engine.address(job)
+        address = self.address(probed)
         claims = claims_of(job, probed.plan, probed.leaving, self.pace.limits, address=address)
         if probed.leaving.full and connects(job.probe):
             claims += (self._book.outflow.claim(probed.line, probed.plan, probed.leaving),)
@@ -295,6 +298,8 @@ class Prober:
                 self._appoint(probed, due)
                 return
         probed.last = due.grid
+        if probed.number % _NAMED == 1 and not is_address(probed.host):
+            self._claim(probed)
         if probed.is_full:
             self._skip(probed, Skip.OVERLAP, 1)
         elif (at := self.pace.admit(probed.claims, due.at, due.grid + every, burst)) is None:
