@@ -36,7 +36,7 @@ class Own:
 
     def __init__(self, prober: Prober, references: References) -> None:
         self.prober, self.references = prober, references
-        self.trust = SelfCheck(prober, Passive(), references, now=asyncio.get_running_loop().time())
+        self.trust = SelfCheck(prober, Passive(), references)
 
     def adopt(self, *lines: LinePlan) -> None:
         self.prober.adopt((*self.references.plans, *lines), at_once=True)
@@ -57,6 +57,7 @@ class Own:
 
     def turn(self, line: str, zone: Zone) -> None:
         self.prober.lines[line][0].zone = zone
+        self.trust.turned(line)
 
     def known(self, name: str) -> bool:
         probes = (probes[0] for own, probes in self.prober.lines.items() if own.startswith(name))

@@ -42,7 +42,7 @@ _STEP: Final = 8
 _URGENT: Final[Seconds] = 1.0
 """Between two heartbeats for a change: a line that flaps cannot flood the center."""
 _ROUTED: Final = 256
-"""Addresses whose route is looked up: a host's lines leave by few interfaces, and a look takes a microsecond or ten."""
+"""Lines whose route is looked up, of very many: they leave by few interfaces, and a look takes a microsecond or ten."""
 _END: Final[Seconds] = 1.5
 """For the whole end; the promise is two seconds."""
 
@@ -82,6 +82,7 @@ class _Agent:
             limits=_limits(settings),
         )
         self.passive = Passive(self._urge)
+        self.trust = SelfCheck(self.prober, self.passive, self.references)
         self.vitals = Vitals(self._interfaces)
         self.mesh = MeshProber(settings.id, listen=settings.mesh or "", sources=settings.addresses)
         self.outbox = Outbox(settings.backlog)
@@ -108,17 +109,16 @@ class _Agent:
 
     async def work(self, now: Seconds) -> None:
         """All tasks; ends when the uplink does."""
-        trust = SelfCheck(self.prober, self.passive, self.references, now=now)
-        reporter = Reporter(self.prober, self.passive, trust, agent=self._settings.id, boot=self._boot, now=now)
+        reporter = Reporter(self.prober, self.passive, self.trust, agent=self._settings.id, boot=self._boot, now=now)
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self.passive.run(), name="look")
-            reporting = tasks.create_task(self._report(reporter, trust), name="report")
+            reporting = tasks.create_task(self._report(reporter), name="report")
             await self.uplink.run()
             reporting.cancel()
             looking.cancel()
             self.vitals.close()
 
-    async def _report(self, reporter: Reporter, trust: SelfCheck) -> None:
+    async def _report(self, reporter: Reporter) -> None:
         """A round of reports each heartbeat, in parts; at once after a center took us; urgent ones in between.
 
         All by one task: whatever is read first is sent first, so that no reading overtakes a newer one of its line.
@@ -129,7 +129,7 @@ class _Agent:
             due = loop.time() + self._heartbeat
             if self.references.refresh():
                 self.prober.adopt((*self.references.plans, *self._lines))
-            trust.look(loop.time())
+            self.trust.look(loop.time())
             parts = reporter.slices()
             gap = min(_GAP, self._heartbeat / len(parts))
             for number, lines in enumerate(parts, 1):
@@ -223,14 +223,15 @@ class _Agent:
     def _interfaces(self) -> Iterator[str]:
         """Those by which our lines leave: the ones they name, and those of the routes to some of them."""
         named = {line.interface for line in self._lines} - {""}
-        active = {self.prober.address(probes[0]) for line, probes in self.prober.lines.items() if not is_own(line)}
-        watched = {address for one in self.passive.watched.values() for address in one.addresses}
-        known = sorted((active | watched) - {""})
-        step = len(known) // _ROUTED + 1
-        yield from named | interfaces.taken(known[::step])
+        active = [probes[0] for line, probes in self.prober.lines.items() if not is_own(line)]
+        watched = list(self.passive.watched.values())
+        known = {self.prober.address(probed) for probed in active[:: len(active) // _ROUTED + 1]}
+        known.update(*(one.addresses for one in watched[:: len(watched) // _ROUTED + 1]))
+        yield from named | interfaces.taken(known - {""})
 
     def _urge(self, line: str) -> None:
-        """The line is worth a report at once."""
+        """The line is worth a report at once, and a thought about ourselves."""
+        self.trust.turned(line)
         self._urgent[line] = None
         self._news.set()
 

@@ -31,14 +31,16 @@ class _Reason(NamedTuple):
 class SelfCheck:
     """One agent's opinion of itself. Written by the task that reports."""
 
-    def __init__(self, prober: Prober, passive: Passive, references: References, *, now: Seconds) -> None:
+    def __init__(self, prober: Prober, passive: Passive, references: References) -> None:
         self._prober, self._passive, self._references = prober, passive, references
-        self._sure: Seconds = now
+        self._sure: Seconds = 0.0
         """Until then the references answered, if there are any."""
         self._reasons: tuple[_Reason, ...] = ()
         self._void = ""
-        self._bad: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-        """Lines that were bad at the look before the last, and at the last."""
+        self._bad = set[str]()
+        """Lines that are bad now, perhaps with some that are no longer lines."""
+        self._were_bad: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        """Those at the look before the last, and at the last."""
         self.score = 0
 
     @property
@@ -50,6 +52,16 @@ class SelfCheck:
     def is_void(self) -> bool:
         """Whether our own end is broken: what we measure is no evidence."""
         return bool(self._void)
+
+    def turned(self, line: str) -> None:
+        """Our own quick opinion of a line did, by one of its kinds."""
+        zones = [probed.zone for probed in self._prober.lines.get(line, ()) if probed.kind not in HELPERS]
+        if watched := self._passive.watched.get(line):
+            zones.append(watched.zone)
+        if Zone.F in zones:
+            self._bad.add(line)
+        else:
+            self._bad.discard(line)
 
     def look(self, now: Seconds) -> None:
         """Once a heartbeat: the score, and its reasons."""
@@ -75,33 +87,34 @@ class SelfCheck:
         if (late := self._prober.worst_late()) * 1e6 > trust.LATE_US:
             found.append(_Reason("timers", f"own timers fired {late:.2f} s late"))
         found += [_Reason(name, f"{name} does not answer") for name in self._references.lost(self._prober.lines)]
-        if turned := self._turned():
-            found.append(_Reason("at once", turned))
+        if at_once := self._at_once():
+            found.append(_Reason("at once", at_once))
         if self._void:
             found.append(_Reason("void", f"results are void: {self._void}"))
         return found
 
-    def _turned(self) -> str:
+    def _at_once(self) -> str:
         """More than half of our lines turned bad within two heartbeats, in words; empty where not."""
-        plans = self._plans()
-        bad = frozenset(line for line in plans if self._is_bad(line))
-        turned, lines = bad - self._bad[0], len(plans)
-        if trust.at_once([_groups(plans[line]) for line in turned], lines):
-            # Told once: from here on they are lines that are bad.
-            self._bad = (bad, bad)
-            return f"{len(turned)} of {lines} lines turned bad at once"
-        self._bad = (self._bad[1], bad)
-        return ""
+        self._bad = {line for line in self._bad if self._plan(line) is not None}
+        bad, before = frozenset(self._bad), self._were_bad
+        self._were_bad = (before[1], bad)
+        plans = [plan for line in bad - before[0] if (plan := self._plan(line)) is not None]
+        # Few turn, mostly: all lines are counted only where some did.
+        lines = self._lines() if len(plans) > 1 else 0
+        if not lines or not trust.at_once([_groups(plan) for plan in plans], lines):
+            return ""
+        # Told once: from here on they are lines that are bad.
+        self._were_bad = (bad, bad)
+        return f"{len(plans)} of {lines} lines turned bad at once"
 
-    def _plans(self) -> dict[str, LinePlan]:
-        active = {line: probes[0].line for line, probes in self._prober.lines.items() if not is_own(line)}
-        return active | {line: watched.line for line, watched in self._passive.watched.items()}
+    def _plan(self, line: str) -> LinePlan | None:
+        if probes := self._prober.lines.get(line):
+            return probes[0].line
+        watched = self._passive.watched.get(line)
+        return watched.line if watched else None
 
-    def _is_bad(self, line: str) -> bool:
-        zones = [probed.zone for probed in self._prober.lines.get(line, ()) if probed.kind not in HELPERS]
-        if watched := self._passive.watched.get(line):
-            zones.append(watched.zone)
-        return Zone.F in zones
+    def _lines(self) -> int:
+        return sum(not is_own(line) for line in self._prober.lines.keys() | self._passive.watched.keys())
 
     def _gets_through(self) -> bool:
         return any(

@@ -225,7 +225,7 @@ def _of_hosts(board: Board) -> Iterator[str]:
     here = [agent for agent in board.roster.all() if agent.session]
     doubt = [(f'{{agent="{escaped(agent.id)}"}}', float(agent.doubt)) for agent in here]
     yield family(
-        "agent_doubt", "gauge", "How far an agent doubts itself, 0 to 7; its vote is divided by 1 more.", doubt
+        "agent_doubt", "gauge", "How far an agent doubts itself, 0 to 7; its vote counts 1 / (1 + this).", doubt
     )
     vitals = [
         (f'{{agent="{escaped(agent.id)}",name="{one.name}",where="{escaped(one.where)}"}}', float(one.value))
