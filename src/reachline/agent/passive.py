@@ -38,6 +38,8 @@ _KEPT: Final[Seconds] = 600.0
 """Connections outlive the answer of a name server: an address that left a name is still the line's this long."""
 _PIECE: Final = 128
 """Connections told apart in one go: about a millisecond."""
+_LINES: Final = 16
+"""Lines whose window is written in one go: twenty attempts each, about a millisecond."""
 _IDLE: Final[Seconds] = 3_600.0
 """Without any line to watch; a new plan wakes."""
 
@@ -188,7 +190,9 @@ class Passive:
             for which, socks in matcher.of(looked.socks[at : at + _PIECE]).items():
                 due[which].flows.take(socks, now, sure=looked.sure)
             await asyncio.sleep(0)
-        for watched in due:
+        for number, watched in enumerate(due, 1):
+            if number % _LINES == 0:
+                await asyncio.sleep(0)
             heard = watched.flows.heard(whole=looked.whole)
             if self.watched.get(watched.line.line) is watched:
                 self._take(watched, heard, clock())
