@@ -139,6 +139,17 @@ def test_a_connection_missed_by_a_broken_look_is_not_new_when_it_is_seen_again()
     assert one_look(flows, [known], 4.0).sent == 501
 
 
+def test_where_a_line_gets_another_address_the_past_of_its_connections_is_left_out() -> None:
+    flows, known = Flows(1.0), sock(1, segments=10, acked=1)
+    one_look(flows, [known], 0.0)
+
+    flows.widened()
+    found = one_look(flows, [sock(1, segments=12, acked=2), sock(2, segments=9_000, retransmitted=900, acked=1)], 1.0)
+
+    assert (found.sent, found.lost) == (2, 0)
+    assert one_look(flows, [sock(3, segments=4)], 2.0).sent == 5
+
+
 def test_what_may_be_ours_is_remembered_and_counts_once_it_is_known_not_to_be() -> None:
     flows = Flows(1.0)
     one_look(flows, [], 0.0)

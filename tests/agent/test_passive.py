@@ -220,6 +220,21 @@ def test_anothers_requests_are_counted_and_our_own_are_not() -> None:
     asyncio.run(run())
 
 
+def test_a_line_that_is_looked_at_less_often_than_another_loses_nothing_by_it() -> None:
+    async def work() -> None:
+        async with echo() as port, echo() as elsewhere:
+            often = line("a", f"tcp://127.0.0.1:{elsewhere}", passive(20))
+            seldom = line("b", f"tcp://127.0.0.1:{port}", passive(150))
+            async with looking(often, seldom) as watching:
+                await until(lambda: found(watching, "c/b")[1].connections, what="a first look")
+                async with Business.to(port) as business:
+                    await business.ask()
+
+                    await until(lambda: found(watching, "c/b")[0].sent == 2, what="its SYN and its request")
+
+    asyncio.run(work())
+
+
 def test_an_agent_with_nothing_but_a_passive_line_reports_it_and_sends_nothing() -> None:
     async def scenario() -> None:
         async with echo() as port, Business.to(port) as business, Center("127.0.0.1:0") as center:

@@ -56,13 +56,15 @@ class Flows:
         self._timeout = timeout
         self._flows: dict[int, _Flow] = {}
         self._looks = self._sent = self._lost = 0
+        self._knows_all = False
+        """Whether all that the line has was seen at the look before: then what is new began since."""
         self._ends: list[int | None] = []
         self._figures: list[tuple[int, int, int]] = []
         self._count = 0
 
     def take(self, socks: Iterable[Sock], now: Seconds, *, sure: Container[int]) -> None:
         """Some of a look's connections. One that was not there at the look before began in between, so all of it is new; at
-        the first look nobody knows when they did. What is not in `sure` yet is only remembered.
+        the first look, and after `widened`, nobody knows when it did. What is not in `sure` yet is only remembered.
         """
         for sock in socks:
             flow = self._known(sock)
@@ -83,10 +85,14 @@ class Flows:
         found = Heard(self._sent, min(self._lost, self._sent), _few(self._ends, self._looks), self._connections())
         if whole:
             self._flows = {cookie: flow for cookie, flow in self._flows.items() if flow.look == self._looks}
-        self._looks += 1
+        self._looks, self._knows_all = self._looks + 1, True
         self._sent = self._lost = self._count = 0
         self._ends, self._figures = [], []
         return found
+
+    def widened(self) -> None:
+        """From the next look on other connections are the line's too."""
+        self._knows_all = False
 
     def _connections(self) -> Connections:
         if not self._figures:
@@ -102,7 +108,7 @@ class Flows:
     def _known(self, sock: Sock) -> _Flow:
         flow = self._flows.get(sock.cookie)
         if flow is None:
-            flow = _Flow(0, 0, 0) if self._looks else _Flow(*_totals(sock), sock.acked)
+            flow = _Flow(0, 0, 0) if self._knows_all else _Flow(*_totals(sock), sock.acked)
             self._flows[sock.cookie] = flow
         return flow
 

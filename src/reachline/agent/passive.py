@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from reachline.agent import trust
@@ -27,6 +27,7 @@ from reachline.net.sockdiag import Looked, SockDiag
 from reachline.net.waiting import within
 from reachline.talk.secure import is_address
 from reachline.wire.frame import Connections, Detail, LinePlan, ProbePlan, Report
+from reachline.wire.sockdiag import Wanted
 
 __all__ = ["QUIET", "Passive", "Watched"]
 
@@ -62,6 +63,8 @@ class Watched:
         self.addresses: dict[str, Seconds] = {}
         """When each was last known to be the line's."""
         self.connections: Connections | None = None
+        self._sought: tuple[Wanted, ...] = ()
+        """What the kernel was last asked for on its behalf."""
         self.rule: Rule | None = None
         """None: the plan cannot be carried out, and `error` says why."""
         try:
@@ -70,6 +73,19 @@ class Watched:
         except (ConfigError, ValueError) as error:
             self.error = error.problems[0].rule if isinstance(error, ConfigError) else str(error)
             log.warning("passive_refused", extra={"line": line.line, "reason": str(error)})
+
+    def comes(self, now: Seconds) -> bool:
+        """Whether its time has come; its next one is then set, on its grid unless that was missed by a whole interval."""
+        if self.due > now:
+            return False
+        self.due = self.due + self.every if now - self.due < self.every else now + self.every
+        return True
+
+    def is_sought(self, match: Match) -> None:
+        """By these addresses from here on."""
+        if (sought := match.wanted()) != self._sought:
+            self._sought = sought
+            self.flows.widened()
 
     def take(self, heard: Heard, now: Seconds) -> None:
         """One look's news of the line."""
@@ -161,9 +177,9 @@ class Passive:
         try:
             while True:
                 now = clock()
-                due = [one for one in self.watched.values() if one.rule is not None and one.due <= now]
-                if due:
-                    await self._look(due, now)
+                able = [one for one in self.watched.values() if one.rule is not None]
+                if any(one.due <= now for one in able):
+                    await self._look(able, now)
                     self._news.clear()
                 soon = [one.due for one in self.watched.values() if one.rule is not None]
                 if await within(self._news, min(soon, default=clock() + _IDLE) - clock()):
@@ -172,28 +188,33 @@ class Passive:
             self._diag.close()
             self._resolver.close()
 
-    async def _look(self, due: Sequence[Watched], now: Seconds) -> None:
-        """One look for all lines whose time has come."""
-        for watched in due:
-            # Kept on its grid, unless it was missed by a whole interval: two looks at once tell nothing.
-            watched.due = watched.due + watched.every if now - watched.due < watched.every else now + watched.every
-        matches = [self._match(watched, now) for watched in due]
+    async def _look(self, able: Sequence[Watched], now: Seconds) -> None:
+        """One look for all lines, told to those whose time has come: what one look leaves out the next would take for new."""
+        matches = [self._match(watched, now) for watched in able]
         wanted = [one for match in matches for one in match.wanted()]
         looked = await self._diag.look(wanted) if wanted else Looked()
         inodes, refused = await self._owned({match.rule.process for match in matches} - {""}, looked)
-        self._tell(looked.error or refused, due)
+        due = {at: watched for at, watched in enumerate(able) if watched.comes(now)}
+        self._tell(looked.error or refused, due.values())
         if looked.error:
             return
-        clock = asyncio.get_running_loop().time
+        for at, watched in due.items():
+            watched.is_sought(matches[at])
         matcher = Matcher(matches, inodes)
-        for at in range(0, len(looked.socks), _PIECE):
-            for which, socks in matcher.of(looked.socks[at : at + _PIECE]).items():
-                due[which].flows.take(socks, now, sure=looked.sure)
+        for start in range(0, len(looked.socks), _PIECE):
+            for at, socks in matcher.of(looked.socks[start : start + _PIECE]).items():
+                if at in due:
+                    due[at].flows.take(socks, now, sure=looked.sure)
             await asyncio.sleep(0)
+        await self._hear(due.values(), whole=looked.whole)
+
+    async def _hear(self, due: Iterable[Watched], *, whole: bool) -> None:
+        """What the look brought into each line's window."""
+        clock = asyncio.get_running_loop().time
         for number, watched in enumerate(due, 1):
             if number % _LINES == 0:
                 await asyncio.sleep(0)
-            heard = watched.flows.heard(whole=looked.whole)
+            heard = watched.flows.heard(whole=whole)
             if self.watched.get(watched.line.line) is watched:
                 self._take(watched, heard, clock())
 
@@ -216,7 +237,7 @@ class Passive:
             refused = refused or why
         return found, refused
 
-    def _tell(self, fault: str, due: Sequence[Watched]) -> None:
+    def _tell(self, fault: str, due: Collection[Watched]) -> None:
         """A fault of all lines is told once for each change, and with every report while it lasts."""
         for watched in due:
             if fault or watched.error == self._fault:
