@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from typing import Self
@@ -231,6 +232,43 @@ def test_a_line_that_is_looked_at_less_often_than_another_loses_nothing_by_it() 
                     await business.ask()
 
                     await until(lambda: found(watching, "c/b")[0].sent == 2, what="its SYN and its request")
+
+    asyncio.run(work())
+
+
+UNPRIVILEGED = """
+import asyncio, ctypes, os, sys
+from reachline.agent.passive import Passive
+from reachline.model import Kind
+from reachline.wire.frame import LinePlan, ProbePlan
+
+def line(name, **options):
+    plan = ProbePlan(kind=Kind.PASSIVE, interval_ms=50, suspect_interval_ms=50, options=options)
+    return LinePlan(line=name, target=f"tcp://127.0.0.1:{sys.argv[1]}", probes=(plan,))
+
+async def main():
+    watching = Passive()
+    watching.adopt([line("c/a"), line("c/b", match="mark", mark=7)])
+    running = asyncio.create_task(watching.run())
+    clock = asyncio.get_running_loop().time
+    said = lambda name: watching.report(name, clock(), void=False)[0].detail
+    while not (said("c/a").connections and said("c/a").connections.count and "CAP_NET_ADMIN" in said("c/b").error):
+        await asyncio.sleep(0.01)
+    running.cancel()
+
+os.setgroups([]); os.setuid(65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
+asyncio.run(asyncio.wait_for(main(), 20))
+"""
+"""Waits until the one line sees its connection and the other says what it lacks. (4: PR_SET_DUMPABLE, which setuid clears.)"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_without_privileges_marks_are_refused_in_words_and_destinations_are_seen_all_the_same() -> None:
+    async def work() -> None:
+        async with echo() as port, Business.to(port):
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", UNPRIVILEGED, str(port))
+            assert await process.wait() == 0
 
     asyncio.run(work())
 

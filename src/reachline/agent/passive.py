@@ -23,7 +23,7 @@ from reachline.model import Clock, Failure, Kind, Reading, Seconds, Zone
 from reachline.net import interfaces
 from reachline.net.owners import owned
 from reachline.net.resolve import Resolver
-from reachline.net.sockdiag import Looked, SockDiag
+from reachline.net.sockdiag import MARKS_REFUSED, Looked, SockDiag
 from reachline.net.waiting import within
 from reachline.talk.secure import is_address
 from reachline.wire.frame import Connections, Detail, LinePlan, ProbePlan, Report
@@ -137,6 +137,8 @@ class Passive:
         """By line, in the plan's order. Not to be written."""
         self._news = asyncio.Event()
         self._fault = ""
+        self._is_markless = False
+        """We may not see marks."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -193,6 +195,11 @@ class Passive:
         matches = [self._match(watched, now) for watched in able]
         wanted = [one for match in matches for one in match.wanted()]
         looked = await self._diag.look(wanted) if wanted else Looked()
+        if looked.error == MARKS_REFUSED and not self._is_markless:
+            # The others are not to be blind for it: at once again, without any mark.
+            self._is_markless = True
+            log.warning("passive_refused", extra={"line": "with a mark", "reason": looked.error})
+            return
         inodes, refused = await self._owned({match.rule.process for match in matches} - {""}, looked)
         due = {at: watched for at, watched in enumerate(able) if watched.comes(now)}
         self._tell(looked.error or refused, due.values())
@@ -254,6 +261,9 @@ class Passive:
         assert watched.rule is not None
         line, endpoint = watched.line, watched.endpoint
         self._resolve(watched, endpoint.host, line.family or endpoint.family, now)
+        if self._is_markless and watched.rule.mark is not None:
+            watched.error = MARKS_REFUSED
+            return Match(Rule())
         index = interfaces.index_of(line.interface) if line.interface else 0
         if line.interface and not index:
             watched.error = f"there is no interface {line.interface}"

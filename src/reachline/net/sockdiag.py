@@ -21,15 +21,17 @@ from reachline.errors import RemoteProtocolError
 from reachline.net.kernel import words_of
 from reachline.wire.sockdiag import Done, Refused, Sock, Wanted, messages, request
 
-__all__ = ["Looked", "SockDiag"]
+__all__ = ["MARKS_REFUSED", "Looked", "SockDiag"]
 
 _NETLINK_SOCK_DIAG: Final = 4
 _RECEIVE: Final = 1 << 16
 """Bytes: the kernel fills 32 KiB at most."""
 _FAMILIES: Final = (4, 6)
 """IPv6 sockets carry IPv4 too: many programs open nothing else."""
+MARKS_REFUSED: Final = "to look at marks takes CAP_NET_ADMIN"
+"""The error of a look whose filter names a mark, where we may not see any."""
 _WORDS: Final = {
-    errno.EPERM: "to look at marks takes CAP_NET_ADMIN",
+    errno.EPERM: MARKS_REFUSED,
     errno.ENOENT: "this kernel has no tcp_diag",
     errno.EPROTONOSUPPORT: "this system does not tell of its connections (Linux does)",
     errno.ENOBUFS: "the kernel's answer overran the buffer",
