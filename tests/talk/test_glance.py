@@ -124,10 +124,12 @@ def test_what_expects_more_than_a_status_has_no_glance(target, options):
 def test_a_glances_request_is_the_talks():
     probe, endpoint = made(HTTP)
     question, server = made(DNS)
+    request, query = glance.of(probe, endpoint), glance.of(question, server)
 
-    assert glance.of(probe, endpoint).request == probe.talk(endpoint, NUMBER).begin()
-    query = NUMBER.to_bytes(2, "big") + glance.of(question, server).request
-    assert query == question.talk(server, NUMBER).begin()
+    assert request is not None
+    assert request.request == probe.talk(endpoint, NUMBER).begin()
+    assert query is not None
+    assert NUMBER.to_bytes(2, "big") + query.request == question.talk(server, NUMBER).begin()
 
 
 QUESTION = b"\1a\7example\0\0\1\0\1"
@@ -166,4 +168,7 @@ def test_a_glance_at_dns_says_what_the_talk_says_or_nothing(flags, counts, quest
 def test_an_address_is_known_at_sight():
     data = struct.pack("!HHHHHH", NUMBER, 0x8180, 1, 2, 0, 0) + QUESTION + RECORD * 2
 
-    assert glance.of(*made(DNS)).read(data) == 0
+    seen = glance.of(*made(DNS))
+
+    assert seen is not None
+    assert seen.read(data) == 0

@@ -19,12 +19,14 @@ STEP_NS: Final = 1_000_000
 class Clocks:
     """Written by the engine's thread only."""
 
-    __slots__ = ("_away", "_looked", "blurred", "ns", "stepped", "wall")
+    __slots__ = ("_away", "_looked", "blurred", "ns", "offset", "stepped", "wall")
 
     def __init__(self, wall: Callable[[], int]) -> None:
         self.ns = time.monotonic_ns
         self.wall = wall
         """CLOCK_REALTIME, the kernel's clock for stamps."""
+        self.offset = wall() - self.ns()
+        """Wall minus monotonic clock, as of the newest look…"""
         self.blurred = 0
         """RTTs of our own watch dropped because we were away."""
         self.stepped = 0
@@ -37,6 +39,11 @@ class Clocks:
         now = self.ns()
         self._away = now - self._looked if alive else 0
         self._looked = now
+        self.offset = self.wall() - now
+
+    def sync(self) -> None:
+        """Bring `offset` up to now, where something is sent without a look before."""
+        self.offset = self.wall() - self.ns()
 
     def elapsed(self, mono: int) -> int:
         """Microseconds since `mono` by our own watch, the time we were away given to the line's favour."""
@@ -63,8 +70,7 @@ class Clocks:
         """Microseconds between a moment known by both clocks and the kernel's stamp; None where `measure` must say more."""
         if stamp is None or stamp < wall:
             return None
-        moved = self.wall() - self.ns() - wall + mono
-        return (stamp - wall) // 1_000 if -STEP_NS <= moved <= STEP_NS else None
+        return (stamp - wall) // 1_000 if -STEP_NS <= self.offset - wall + mono <= STEP_NS else None
 
     def _ran_evenly(self, mono: int, wall: int) -> bool:
         """Whether both clocks kept their distance. To be asked twice: we may be sent away between its two readings."""

@@ -185,14 +185,15 @@ class Echo:
     def _leave(self, opened: _Socket, lot: Lot, starts: list[Start], tokens: list[int]) -> int:
         """How many went; OSError where none did."""
         clocks, flight = self._home.clocks, Flight(opened, tokens)
-        flight.wall, flight.mono = clocks.wall(), clocks.ns()
+        flight.mono = mono = clocks.ns()
         went = opened.post.send()
-        took = clocks.ns() - flight.mono
+        took = clocks.ns() - mono
+        flight.wall = mono + clocks.offset
         del tokens[went:]
         if went > 1 and took <= _EVEN_NS:
             flight.each = took // went
         self.waiting.update(zip(tokens, zip(starts, range(went), repeat(flight)), strict=False))
-        self._await(flight, flight.mono + took + lot.timeout_ns)
+        self._await(flight, mono + took + lot.timeout_ns)
         opened.flights += 1
         return went
 
@@ -229,8 +230,8 @@ class Echo:
 
     def answered(self, replies: list[Reply]) -> None:
         """Replies came; those to nobody, or to echoes that are over, are passed over."""
-        clocks, waiting, muted, done = self._home.clocks, self.waiting, self._muted, self._done
-        offset, newest, wall, steady = clocks.wall() - clocks.ns(), None, 0, False
+        waiting, muted, done = self.waiting, self._muted, self._done
+        offset, newest, wall, steady = self._home.clocks.offset, None, 0, False
         for token, stamp in replies:
             ping = waiting.pop(token, None)
             if ping is None:

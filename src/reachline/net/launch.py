@@ -154,6 +154,7 @@ class Launcher:
             return
         if route.way is Way.ECHO:
             self._pad.leave(attempt)
+            self._pad.clocks.sync()
             self.echo.add(route, attempt.lateness_us)
             self.echo.flush()
             return

@@ -68,54 +68,52 @@ class Plain:
 
     def ready(self, events: int) -> None:
         """Connected, or the answer has come, or (0) the time is up."""
-        if self._mono:
-            self._answered(events)
-        elif not events or events & _BROKEN or not self._say():
-            self._reconsider().ready(events)
-
-    def _say(self) -> bool:
-        """Whether it is connected by the first SYN and the request is gone."""
-        sock, glance, clocks = self.sock, self.route.glance, self._lane.clocks
-        assert sock is not None
-        assert glance is not None
-        state, rtt, again = _unpack(sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
-        if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
-            return False
-        sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        mono, wall = clocks.ns(), clocks.wall()
-        try:
-            sent = sock.send(glance.request)
-        except OSError:
-            return False
-        self._connect_us, self._mono, self._wall = rtt, mono, wall
-        if sent < len(glance.request):
-            self._hand_over(glance.request[sent:])
-        else:
-            self._lane.epoll.modify(self.fd, EPOLLIN)
-        return True
-
-    def _answered(self, events: int) -> None:
-        sock, route = self.sock, self.route
-        assert sock is not None
-        assert route.glance is not None
+        if not self._mono:
+            if not events or events & _BROKEN or not self._say():
+                self._reconsider().ready(events)
+            return
         if not events:
             self._hand_over().ready(0)
             return
+        sock, glance = self.sock, self.route.glance
+        assert sock is not None
+        assert glance is not None
         try:
             data, ancillary, _, _ = sock.recvmsg(_PIECE, _ANCILLARY)
         except OSError as error:
             if error.errno not in _AGAIN:
                 self._hand_over().hear(error, None)
             return
-        at, clocks = stamp(ancillary), self._lane.clocks
-        status, rtt = route.glance.read(data), clocks.stamped(self._mono, self._wall, at)
-        if status == DOUBT or rtt is None:
+        at, lane = stamp(ancillary), self._lane
+        rtt, status = lane.clocks.stamped(self._mono, self._wall, at), glance.read(data)
+        if rtt is None or status == DOUBT:
             self._hand_over().hear(data, at)
             return
         connect = self._connect_us
-        total = (self._mono - self.began) // 1_000 + rtt
-        phases = Phases(0, connect, None, None, rtt, total)
-        self._lane.arrived(self, rtt, _KERNEL, connect + rtt, status, phases)
+        phases = Phases(0, connect, None, None, rtt, (self._mono - self.began) // 1_000 + rtt)
+        lane.arrived(self, rtt, _KERNEL, connect + rtt, status, phases)
+
+    def _say(self) -> bool:
+        """Whether it is connected by the first SYN and the request is gone."""
+        sock, glance, lane = self.sock, self.route.glance, self._lane
+        assert sock is not None
+        assert glance is not None
+        state, rtt, again = _unpack(sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
+        if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
+            return False
+        sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        request, clocks = glance.request, lane.clocks
+        mono = clocks.ns()
+        try:
+            sent = sock.send(request)
+        except OSError:
+            return False
+        self._connect_us, self._mono, self._wall = rtt, mono, mono + clocks.offset
+        if sent < len(request):
+            self._hand_over(request[sent:])
+        else:
+            lane.epoll.modify(self.fd, EPOLLIN)
+        return True
 
     def _reconsider(self) -> Attempt:
         """The ordinary attempt, still connecting."""

@@ -53,8 +53,9 @@ class Query:
         self.sock: SocketType | None = sock
         self.fd = sock.fileno()
         clocks = lane.clocks
-        self.began, self._wall = clocks.ns(), clocks.wall()
-        self.deadline = self.began + route.timeout_ns
+        self.began = began = clocks.ns()
+        self._wall = began + clocks.offset
+        self.deadline = began + route.timeout_ns
 
     def ready(self, events: int) -> None:
         """An answer or an error has come, or (0) the time is up."""

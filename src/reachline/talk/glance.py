@@ -45,10 +45,10 @@ def of(probe: Probe, endpoint: Endpoint) -> Glance | None:
 
 
 def _http(probe: HttpProbe) -> Glance:
-    to_head, expect = probe.to_head, probe.expect
+    to_head, expect, whole = probe.to_head, probe.expect, http1.whole
 
     def read(data: bytes) -> int:
-        status = http1.whole(data, to_head=to_head)
+        status = whole(data, to_head=to_head)
         for low, high in expect:
             if low <= status <= high:
                 return status
