@@ -186,12 +186,17 @@ class Launcher:
 
     def nonce(self) -> int:
         """64 bits nobody can guess, never 0: a fresh id and a fresh token each time."""
-        return self.nonces(1)[0]
+        if not self._nonces:
+            self._draw()
+        return self._nonces.pop()
 
     def nonces(self, count: int) -> list[int]:
         """As many as that, at most a few dozen."""
         if len(self._nonces) < count:
-            self._nonces += filter(None, _DRAWN.unpack(os.urandom(_DRAWN.size)))
+            self._draw()
         drawn = self._nonces[-count:]
         del self._nonces[-count:]
         return drawn
+
+    def _draw(self) -> None:
+        self._nonces += filter(None, _DRAWN.unpack(os.urandom(_DRAWN.size)))

@@ -42,10 +42,11 @@ class Query:
     verdict: ClassVar[None] = None
 
     def __init__(  # noqa: PLR0917 (one for each query)
-        self, lane: Lane, route: Route, serial: int, lateness_us: int, sock: SocketType, number: int, /
+        self, lane: Lane, route: Route, serial: int, lateness_us: int, sock: SocketType, number: bytes, /
     ) -> None:
         self._lane = lane
         self._number = number
+        """The message's id, as it is on the wire."""
         self.route = route
         self.serial = serial
         self.lateness_us = lateness_us
@@ -59,9 +60,9 @@ class Query:
 
     def ready(self, events: int) -> None:
         """An answer or an error has come, or (0) the time is up."""
-        sock, route, lane = self.sock, self.route, self._lane
+        sock, glance, lane = self.sock, self.route.glance, self._lane
         assert sock is not None
-        assert route.glance is not None
+        assert glance is not None
         if not events:
             self._hand_over().ready(0)
             return
@@ -73,17 +74,15 @@ class Query:
             return
         at = stamp(ancillary)
         rtt = lane.clocks.stamped(self.began, self._wall, at)
-        if rtt is not None and data[:2] == self._number.to_bytes(2, "big"):
-            status = route.glance.read(data)
-            if status != DOUBT:
-                lane.arrived(self, rtt, _KERNEL, rtt, status, None)
-                return
-        lane.datagram.heard(self._hand_over(), data, at)
+        if rtt is not None and data.startswith(self._number) and (status := glance.read(data)) != DOUBT:
+            lane.arrived(self, rtt, _KERNEL, rtt, status, None)
+        else:
+            lane.datagram.heard(self._hand_over(), data, at)
 
     def _hand_over(self) -> Attempt:
         """The ordinary attempt, its question asked."""
-        attempt = self._lane.promoted(self)
-        attempt.talk = self.route.job.probe.talk(self.route.job.endpoint, self._number)
+        attempt, job = self._lane.promoted(self), self.route.job
+        attempt.talk = job.probe.talk(job.endpoint, int.from_bytes(self._number))
         attempt.wall, attempt.sent = self._wall, 1
         return attempt
 
@@ -94,13 +93,13 @@ def begin(lane: Lane, route: Route, serial: int, lateness_us: int, now: int) -> 
     if (sock := opened(route, SOCK_DGRAM)) is None:
         return None
     assert route.glance is not None
-    number = lane.nonce() & 0xFFFF
+    number = (lane.nonce() & 0xFFFF).to_bytes(2)
     try:
         sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
         sock.setsockopt(*RECVERR[route.family], 1)
         sock.connect(route.address)
         query = Query(lane, route, serial, lateness_us, sock, number)
-        sock.send(number.to_bytes(2, "big") + route.glance.request)
+        sock.send(number + route.glance.request)
     except OSError:
         sock.close()
         return None
