@@ -96,10 +96,10 @@ def test_doubts_and_vitals_are_in_the_listing_the_metrics_the_status_and_the_exp
 
             await until(lambda: _has(explained), what="the vitals in the explanation")
             text = await explained()
-            (told,) = (line for line in text.splitlines() if line.startswith("Beside"))
-            assert told.endswith(
-                " edge-03: doubts itself: own timers fired 0.43 s late, eth0 dropped 312 of 52000 packets, softirq 41 % of cpu2"
-            )
+            assert "Beside   at " in text
+            assert " edge-03: doubts itself: own timers fired 0.43 s late" in text
+            # They may have come in another second than the doubt.
+            assert "eth0 dropped 312 of 52000 packets, softirq 41 % of cpu2" in text
             shown = await asyncio.to_thread(_status, center.http)
             assert "agent edge-03 doubts itself (1 of 7): own timers fired 0.43 s late" in shown
             assert "agent edge-03: softirq 41 % of cpu2 (" in shown
