@@ -75,6 +75,28 @@ def test_a_connection_that_waits_in_vain_for_the_timeout_is_late_at_every_look_u
     assert [(look.sent, look.lost) for look in looks] == [(0, 0), (2, 1), (0, 0), (0, 0), (0, 0)]
 
 
+def test_a_connection_that_waits_on_while_another_gets_on_has_lost_its_peer_and_condemns_no_line() -> None:
+    looks: list[list[Sock]] = [[sock(1, segments=10, acked=1), sock(2, segments=10, acked=1)]]
+    for second in range(1, 31):
+        stuck = sock(1, segments=10 + second, acked=1, retransmitted=second, pending=second, unacked=2)
+        looks.append([stuck, sock(2, segments=10, acked=1 + second // 15)])
+
+    found = looked(*looks)
+
+    late = [second for second, look in enumerate(found) if None in look.ends]
+    assert late == list(range(2, 16))
+    assert sum(look.lost for look in found) == 15
+
+
+def test_a_connection_that_waits_on_while_none_gets_on_counts_for_as_long_as_it_does() -> None:
+    before = [sock(1, acked=1), sock(2, acked=1)]
+    stuck = [sock(1, acked=1, segments=1, pending=1, unacked=1), sock(2, acked=1)]
+
+    found = looked(before, *[stuck] * 60)
+
+    assert [look.ends for look in found[2:]] == [(None,)] * 59
+
+
 def test_waiting_without_having_sent_again_is_not_yet_late_and_neither_is_a_receiver_that_is_full() -> None:
     well, waiting = sock(segments=10, acked=100), sock(segments=11, acked=100, unacked=1)
     full = sock(segments=10, acked=100, pending=3)

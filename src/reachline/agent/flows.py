@@ -7,6 +7,7 @@ the timeout is late. Nothing sent is nothing said.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from statistics import median
@@ -22,6 +23,9 @@ SPREAD: Final = 20
 """Connections told each time as attempts: a window of 200 then holds ten looks however many there are."""
 _ENOUGH: Final = 2_000
 """Segments that tell a loss of 1 % to a quarter of it: older ones are left out once the newer are as many…"""
+_ABANDONED: Final[Seconds] = 10.0
+"""A connection that has waited this long while another of its line got on has lost its peer, not its way: the kernel goes on
+for a quarter of an hour, and would have one dead server behind a balancer condemn the line."""
 _SPAN: Final[Seconds] = 20.0
 """…and lie this far apart, so that one look does not stand for all: two default heartbeats."""
 
@@ -58,6 +62,8 @@ class Flows:
         self._looks = self._sent = self._lost = 0
         self._knows_all = False
         """Whether all that the line has was seen at the look before: then what is new began since."""
+        self._moved: Seconds = -math.inf
+        """When one of them last got on."""
         self._ends: list[int | None] = []
         self._figures: list[tuple[int, int, int]] = []
         self._count = 0
@@ -72,11 +78,13 @@ class Flows:
             if sock.cookie not in sure:
                 continue
             sent, lost = _totals(sock)
-            self._sent += max(0, sent - flow.sent)
-            self._lost += max(0, lost - flow.lost)
-            flow.sent, flow.lost = max(sent, flow.sent), max(lost, flow.lost)
-            self._ends += self._end(flow, sock, now)
+            more, missing = max(0, sent - flow.sent), max(0, lost - flow.lost)
+            flow.sent, flow.lost = flow.sent + more, flow.lost + missing
+            end = self._end(flow, sock, now)
             self._count += 1
+            if not self._is_abandoned(flow, now):
+                self._sent, self._lost = self._sent + more, self._lost + missing
+                self._ends += end
             if sock.rtt_us:
                 self._figures.append((sock.deviation_us, sock.lowest_us, sock.delivery))
 
@@ -116,13 +124,16 @@ class Flows:
         """Its round trip where it got on, None where it waits in vain too long; nothing where it has nothing to tell."""
         moved, flow.acked = sock.acked > flow.acked, max(sock.acked, flow.acked)
         if moved:
-            flow.since = None
+            flow.since, self._moved = None, now
             return (sock.rtt_us,) if sock.rtt_us else ()
         if not (sock.pending and (sock.unacked or sock.state == CONNECTING)):
             flow.since = None
             return ()
         flow.since = now if flow.since is None else flow.since
         return (None,) if now - flow.since >= self._timeout else ()
+
+    def _is_abandoned(self, flow: _Flow, now: Seconds) -> bool:
+        return flow.since is not None and now - flow.since >= _ABANDONED and self._moved > flow.since
 
 
 def _totals(sock: Sock) -> tuple[int, int]:
