@@ -21,7 +21,7 @@ preset: quick_recovery
 judge: {{tick: 500ms, heartbeat: 500ms}}
 clusters:
   shop:
-    probes: {{tcp: {{every: 1s}}, http: {{every: 1s}}}}
+    probes: {{tcp: {{every: 1s}}, http: {{every: 1s}}{kinds}}}
     lines:
       web: 'http://127.0.0.1:{port}'
 {more}
@@ -50,15 +50,17 @@ def is_served(pair: Pair) -> bool:
     agents = (pair.get("/api/v1/agents") or {"agents": ()})["agents"]
     return (
         page.get("health") == "healthy"
-        and {row["kind"] for row in page["readings"]} == {"tcp", "http"}
+        and {row["kind"] for row in page["readings"] if not row["error"]} == {"tcp", "http"}
         and [row["state"] for row in agents] == ["attached"]
     )
 
 
 def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, tmp_path: Path) -> None:
     this = root / "src"
-    with_kinds = Pair(tmp_path, "new", DOCUMENT.format(port=port, more=MORE.format(port=port)))
-    plain = Pair(tmp_path, "old", DOCUMENT.format(port=port, more=""))
+    with_kinds = Pair(
+        tmp_path, "new", DOCUMENT.format(port=port, kinds=", passive: {every: 1s}", more=MORE.format(port=port))
+    )
+    plain = Pair(tmp_path, "old", DOCUMENT.format(port=port, kinds="", more=""))
     with ExitStack() as stack:
         stack.enter_context(with_kinds.center(this))
         stack.enter_context(plain.center(last))
@@ -73,14 +75,14 @@ def test_each_release_is_served_by_the_other(root: Path, last: Path, port: int, 
         assert "this agent cannot probe redis" in told["redis"]
         assert told["tcp"] == "", "what it knows of the line it does"
         (agent,) = with_kinds.get("/api/v1/agents")["agents"]
-        assert (agent["lacks"], agent["lines"]) == (["redis"], 2)
+        assert (agent["lacks"], agent["lines"]) == (["passive", "redis"], 2)
         assert "plan_reduced" in with_kinds.said("center")
-        assert "agent edge (0.1.0) is too old to probe redis" in with_kinds.status()
+        assert "agent edge (0.1.0) is too old to probe passive, redis" in with_kinds.status()
 
 
 def test_another_major_is_refused_by_name_on_both_sides(root: Path, port: int, tmp_path: Path) -> None:
     this, other = root / "src", next_major(root, tmp_path)
-    document = DOCUMENT.format(port=port, more="")
+    document = DOCUMENT.format(port=port, kinds="", more="")
     newer_center, newer_agent = Pair(tmp_path, "center", document), Pair(tmp_path, "agent", document)
     with ExitStack() as stack:
         stack.enter_context(newer_center.center(other))
