@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from reachline.model import Clock, Failure
-from reachline.net import echo
+from reachline.net import echo_socket
 from reachline.testing import parts
 from reachline.testing.wait import until
 
-LACK = echo.forbidden()
+LACK = echo_socket.forbidden()
 may_ping = pytest.mark.skipif(bool(LACK), reason=LACK)
 
 
@@ -36,8 +36,8 @@ def test_many_echoes_at_once_each_find_their_own_reply(lab, job):
 
 @may_ping
 def test_ipv6_echoes_too(lab, job):
-    if echo.forbidden(6):
-        pytest.skip(echo.forbidden(6))
+    if echo_socket.forbidden(6):
+        pytest.skip(echo_socket.forbidden(6))
 
     async def main():
         async with lab() as engine:
@@ -121,7 +121,7 @@ def test_without_permission_it_says_what_to_do():
         os.setgid(65_534)
         os.setgroups([])
         os.setuid(65_534)
-        os.write(writing, echo.forbidden().encode())
+        os.write(writing, echo_socket.forbidden().encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)

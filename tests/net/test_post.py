@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reachline.model import Clock, Failure
-from reachline.net import echo, mmsg, post
+from reachline.net import echo_socket, mmsg, post
 from reachline.net.attempt import Job
 from reachline.net.route import route
 from reachline.talk.icmp import IcmpProbe
@@ -85,12 +85,12 @@ def requests(sniffer: socket.socket, family: int, count: int) -> list[bytes]:
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("size", [8, 56, 1_201])
 def test_batches_and_single_packets_are_the_same_on_the_wire_and_back(job, family, size):
-    if family == 6 and echo.forbidden(6):
-        pytest.skip(echo.forbidden(6))
+    if family == 6 and echo_socket.forbidden(6):
+        pytest.skip(echo_socket.forbidden(6))
     sent, came = [], []
     with (
         listening(family) as sniffer,
-        contextlib.closing(echo.open_socket(int(sniffer.family), "", "")) as sock,
+        contextlib.closing(echo_socket.open_socket(int(sniffer.family), "", "")) as sock,
     ):
         for way in both(sock):
             way.lay(starts(job, family, size, len(TOKENS)), TOKENS, icmp.PLAIN + size)
@@ -137,7 +137,7 @@ def parts_endpoint():
 def test_a_reply_with_ip_options_and_one_cut_short_are_taken_for_what_they_are():
     """By hand: nobody here sends such packets."""
     with (
-        contextlib.closing(echo.open_socket(socket.AF_INET, "", "")) as sock,
+        contextlib.closing(echo_socket.open_socket(socket.AF_INET, "", "")) as sock,
         socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw,
     ):
         reply = struct.pack("=BBHHHQ", 0, 0, 0, 0, 1, TOKENS[0]) + bytes(48)

@@ -17,7 +17,7 @@ from reachline.doors.probing import Probes
 from reachline.doors.units import refuse
 from reachline.errors import ConfigError, Problem
 from reachline.model import Endpoint, Kind, Seconds
-from reachline.net.echo import forbidden
+from reachline.net.echo_socket import forbidden
 from reachline.talk import build, hop
 from reachline.wire.frame import LinePlan, ProbePlan
 

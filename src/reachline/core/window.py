@@ -143,21 +143,15 @@ class Window:
         ok = failure is None and not late
         self.rounds.ended(number, burst, ok)
         if rtt_us is not None:
-            rtt: float = rtt_us
             self.last_us, self.clock = rtt_us, clock
-        else:
-            rtt = BLURRED if failure in _ANSWERED else math.inf
-        column = _LATE if late else _COLUMN[failure]
-        code = column | min(status // 100, 5) << 3 if status else column
+            if ok:
+                self.mean = ewma.after(self.mean, rtt_us, self.alpha)
+        rtt = rtt_us if rtt_us is not None else BLURRED if failure in _ANSWERED else math.inf
+        code = (_LATE if late else _COLUMN[failure]) | (min(status // 100, 5) << 3 if status else 0)
         self._ring.append(now, rtt, code, sent, lost)
-        if not ok:
-            self.fresh_failed += 1
-            self._watch_death(burst)
-            return
-        self.fresh_ok += 1
-        if rtt_us is not None:
-            self.mean = ewma.after(self.mean, rtt_us, self.alpha)
-        if self._dead:
+        self.fresh_ok += ok
+        self.fresh_failed += not ok
+        if not ok or self._dead:
             self._watch_death(burst)
 
     def _watch_death(self, burst: int) -> None:

@@ -2,7 +2,7 @@
 
 Requests of one turn leave in batches; the moments between a batch's first and last are known by their place in it. An echo
 under way is a tuple, and a batch shares one clock and one deadline: at 18 times the rate of others an object each would be
-half the cost. Raw where we may, else the kernel's ping socket (net.ipv4.ping_group_range); neither: AGENT, and no packet leaves.
+half the cost.
 """
 
 from __future__ import annotations
@@ -20,32 +20,16 @@ from reachline.model import Clock, Failure
 from reachline.net import kernel, mmsg
 from reachline.net.attempt import Home, Route
 from reachline.net.clocks import STEP_NS
+from reachline.net.echo_socket import open_socket
 from reachline.net.post import BATCH, REPLIES, Batched, Buffers, Post, Reply, Single, raw_address
 from reachline.net.result import Done
 from reachline.net.wheel import NEVER, Wheel
 from reachline.talk.icmp import IcmpProbe
 from reachline.wire import icmp
 
-__all__ = ["Echo", "Lot", "forbidden"]
+__all__ = ["Echo", "Lot"]
 
-_PROTOCOLS: Final = {socket.AF_INET: socket.IPPROTO_ICMP, socket.AF_INET6: socket.IPPROTO_ICMPV6}
 _NUMBERS: Final = {socket.AF_INET: 4, socket.AF_INET6: 6}
-_FLAGS: Final = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-_SOL_RAW: Final = 255
-_ICMP_FILTER: Final = 1
-_ONLY_REPLIES: Final = {
-    socket.AF_INET: (_SOL_RAW, _ICMP_FILTER, struct.pack("=I", 0xFFFFFFFF & ~1)),
-    socket.AF_INET6: (
-        socket.IPPROTO_ICMPV6,
-        _ICMP_FILTER,
-        struct.pack("=8I", *([0xFFFFFFFF] * 4), 0xFFFFFFFD, *([0xFFFFFFFF] * 3)),
-    ),
-}
-"""A raw socket then wakes for echo replies alone (type 0; type 129 is bit 1 of word 4): a set bit keeps a type out."""
-_BUFFER: Final = 8 << 20
-"""Bytes to receive into: replies to a burst of 10 000 lines wait there through a stall of ours."""
-_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
-"""asm-generic/socket.h: beyond net.core.wmem_max and rmem_max, with CAP_NET_ADMIN."""
 _QUOTED: Final = 512
 """Bytes of a request that an error quotes; its token is at the beginning."""
 _ANCILLARY: Final = 512
@@ -62,6 +46,7 @@ _FULL: Final = frozenset((errno.EAGAIN, errno.EINTR, errno.ENOBUFS))
 _ERROR: Final = struct.Struct("=IBBBB")
 """The beginning of struct sock_extended_err."""
 _KERNEL: Final = Clock.RX_STAMP
+
 Key = tuple[int, str, str]
 """Family, source address, interface: what a socket is opened for."""
 Start = tuple[Route, int]
@@ -391,43 +376,3 @@ class _Socket:
             for level, kind, raw in ancillary:
                 if (level, kind) in kernel.RECVERR.values() and len(raw) >= _ERROR.size:
                     self._echo.refused(self._number, quoted, _ERROR.unpack_from(raw)[0])
-
-
-def open_socket(family: int, source: str, interface: str) -> socket.SocketType:
-    """A socket for echo requests, raw or the kernel's ping socket; OSError where neither may be."""
-    protocol = _PROTOCOLS[socket.AddressFamily(family)]
-    try:
-        sock = socket.SocketType(family, socket.SOCK_RAW | _FLAGS, protocol)
-    except PermissionError:
-        sock = socket.SocketType(family, socket.SOCK_DGRAM | _FLAGS, protocol)
-    try:
-        if sock.type == socket.SOCK_RAW:
-            sock.setsockopt(*_ONLY_REPLIES[socket.AddressFamily(family)])
-        _enlarge(sock)
-        sock.setsockopt(socket.SOL_SOCKET, kernel.SO_TIMESTAMPNS, 1)
-        sock.setsockopt(*kernel.RECVERR[family], 1)
-        kernel.bind(sock, family, source, interface)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _enlarge(sock: socket.SocketType) -> None:
-    """Room both ways: all of it where we may, else as much as the machine lets everybody have."""
-    for forced, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, forced, _BUFFER)
-        except PermissionError:
-            sock.setsockopt(socket.SOL_SOCKET, plain, _BUFFER)
-
-
-def forbidden(family: int = 4) -> str:
-    """Why this process may not send echo requests, in words with a hint; empty where it may."""
-    try:
-        open_socket(socket.AF_INET6 if family == 6 else socket.AF_INET, "", "").close()
-    except PermissionError:
-        return "no permission for ICMP: give CAP_NET_RAW, or set net.ipv4.ping_group_range to include this group"
-    except OSError as error:
-        return f"no ICMP here: {kernel.words_of(error.errno or 0)}"
-    return ""
