@@ -173,6 +173,17 @@ def test_a_repetition_lost_after_the_answer_hurts_no_connect_and_a_new_connect_o
     assert made.counted(7).hurt == {40_000}
 
 
+def test_what_its_device_does_not_take_is_dropped_and_counted():
+    made = bottle(Profile())
+    made.take(packet(target=7, flags=SYN), near=False, now=0.0)
+
+    made.spilled(next(made.release(1.0)))
+
+    assert made.counted(7).forward[:2] == (1, 1)
+    assert made.counted(7).forward.syns_dropped == 1
+    assert made.counted(7).hurt == {40_000}
+
+
 def test_the_luck_of_a_line_is_the_same_whatever_other_lines_carry():
     def fates(busy: bool) -> list[bool]:
         made = Bottle({}, Profile(loss=0.3), 5)

@@ -195,15 +195,24 @@ class Bottle:
         way.size += len(packet)
         way.syns += flow.is_syn
         if _is_lost(way, flow):
-            way.dropped += 1
-            if flow.is_syn:
-                way.syns_dropped += 1
-                line.lost(flow, near=near)
+            self._drop(line, way, flow, near=near)
             return
         if flow.is_syn:
             line.passed(flow, near=near)
         self._count += 1
         heapq.heappush(self._held, Held(_due(way, len(packet), now), self._count, near, packet))
+
+    def spilled(self, held: Held) -> None:
+        """A packet that was let through found no room in its device: it is dropped all the same."""
+        if flow := _flow(held.packet, near=held.near):
+            line = self._lines[flow.number]
+            self._drop(line, line.reverse if held.near else line.forward, flow, near=held.near)
+
+    def _drop(self, line: _Line, way: _Way, flow: Flow, *, near: bool) -> None:
+        way.dropped += 1
+        if flow.is_syn:
+            way.syns_dropped += 1
+            line.lost(flow, near=near)
 
     def next_due(self) -> Seconds | None:
         """When the next packet leaves."""

@@ -221,8 +221,10 @@ def _drain(fd: int, bottle: Bottle, *, near: bool) -> None:
 
 def _pour(near: int, far: int, bottle: Bottle, now: Seconds) -> None:
     for held in bottle.release(now):
-        with contextlib.suppress(OSError):  # a full queue is a loss too
+        try:
             os.write(near if held.near else far, held.packet)
+        except OSError:
+            bottle.spilled(held)
 
 
 def _obey(bottle: Bottle) -> bool:
