@@ -14,6 +14,7 @@ from tests.net.conftest import Lab, make_job, serving
 
 from reachline.model import Clock, Failure
 from reachline.net import plain, query
+from reachline.net.attempt import Job
 from reachline.testing.wait import until
 
 OK = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -63,12 +64,18 @@ def cutting(data: bytes, cuts: list[int]):
     return peer
 
 
+def machine(engine: Lab, one: Job) -> object:
+    """What the next attempt of the job begins with."""
+    route = engine.engine._launcher.route(one, 0)
+    return route.begin if route else None
+
+
 async def by_both(peer, options=None, **fields):
     """The result of the ordinary machine, which takes a job's first attempt, and that of the lean one."""
     async with serving(peer) as port, Lab() as engine:
         one = make_job(f"http://127.0.0.1:{port}/", options, **fields)
         first = await engine.one(one)
-        assert engine.engine._launcher.route(one, 0).begin is plain.begin
+        assert machine(engine, one) is plain.begin
         return first, await engine.one(one)
 
 
@@ -212,7 +219,7 @@ def test_a_lean_query_ends_as_an_ordinary_one(name):
         async with name_server(REPLIES[name]) as port, Lab() as engine:
             one = make_job(f"dns://127.0.0.1:{port}/line.test")
             first = await engine.one(one)
-            assert engine.engine._launcher.route(one, 0).begin is query.begin
+            assert machine(engine, one) is query.begin
             return first, await engine.one(one)
 
     ordinary, lean = asyncio.run(main())

@@ -53,6 +53,18 @@ def replies(way: post.Post) -> list[post.Reply]:
     return sorted(found)
 
 
+def awaited(way: post.Post, tokens: list[int]) -> list[post.Reply]:
+    """All that came until each of these did."""
+    found: list[post.Reply] = []
+
+    def have_come() -> bool:
+        found.extend(replies(way))
+        return set(tokens) <= {token for token, _ in found}
+
+    eventually(have_come, what="replies")
+    return sorted(found)
+
+
 @contextlib.contextmanager
 def listening(family: int):
     """A raw socket that sees the requests which arrive here."""
@@ -96,9 +108,7 @@ def test_batches_and_single_packets_are_the_same_on_the_wire_and_back(job, famil
             way.lay(starts(job, family, size, len(TOKENS)), TOKENS, icmp.PLAIN + size)
             assert way.send() == len(TOKENS)
             sent.append(requests(sniffer, family, len(TOKENS)))
-            found: list[post.Reply] = []
-            eventually(lambda: found.extend(replies(way)) or len(found) >= len(TOKENS))  # noqa: B023
-            came.append(sorted(found))
+            came.append(awaited(way, TOKENS))
 
     assert sent[0] == sent[1]
     assert {len(packet) for packet in sent[0]} == {icmp.PLAIN + size}
@@ -146,8 +156,7 @@ def test_a_reply_with_ip_options_and_one_cut_short_are_taken_for_what_they_are()
         raw.sendto(reply, ("127.0.0.1", 0))
         raw.sendto(reply[:9], ("127.0.0.1", 0))
         way = both(sock)[0]
-        found: list[post.Reply] = []
-        eventually(lambda: found.extend(replies(way)) or TOKENS[0] in dict(found))
+        found = awaited(way, TOKENS[:1])
 
     ours = [(token, stamp) for token, stamp in found if token in TOKENS]
     assert [token for token, _ in ours] == [TOKENS[0]]
