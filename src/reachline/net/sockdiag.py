@@ -156,7 +156,8 @@ def _own_sockets() -> frozenset[int]:
     found = set()
     with os.scandir("/proc/self/fd") as entries:
         for entry in entries:
-            status = os.fstat(int(entry.name))
-            if stat.S_ISSOCK(status.st_mode):
-                found.add(status.st_ino)
+            with contextlib.suppress(OSError):  # a thread that is not ours (gRPC's) closed it meanwhile
+                status = os.fstat(int(entry.name))
+                if stat.S_ISSOCK(status.st_mode):
+                    found.add(status.st_ino)
     return frozenset(found)
