@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.errors import RemoteProtocolError
+from reachline.model import Seconds
 from reachline.net.kernel import words_of
 from reachline.wire.sockdiag import Done, Refused, Sock, Wanted, messages, request
 
@@ -26,6 +27,8 @@ __all__ = ["MARKS_REFUSED", "Looked", "SockDiag"]
 _NETLINK_SOCK_DIAG: Final = 4
 _RECEIVE: Final = 1 << 16
 """Bytes: the kernel fills 32 KiB at most."""
+_LONGEST: Final[Seconds] = 10.0
+"""For one look: a hundred thousand connections take a second or two."""
 _FAMILIES: Final = (4, 6)
 """IPv6 sockets carry IPv4 too: many programs open nothing else."""
 MARKS_REFUSED: Final = "to look at marks takes CAP_NET_ADMIN"
@@ -65,10 +68,13 @@ class SockDiag:
         """All connections of other processes that any of `wanted` describes."""
         self._found = []
         try:
-            whole = [await self._dump(family, wanted) for family in _FAMILIES]
+            async with asyncio.timeout(_LONGEST):
+                whole = [await self._dump(family, wanted) for family in _FAMILIES]
         except asyncio.CancelledError:
             self.close()
             raise
+        except TimeoutError:
+            return self._broken(f"the kernel's answer was not complete within {_LONGEST:g} s")
         except RemoteProtocolError as error:
             return self._broken(str(error))
         except OSError as error:
