@@ -27,9 +27,9 @@ __all__ = ["Book"]
 
 log = logging.getLogger("reachline.agent")
 
-_STEPS: Final = 24
+_STEPS: Final = 20
 """Lines of a new plan taken up between two looks at other work: two milliseconds."""
-_CHEAP: Final = 16
+_CHEAP: Final = 32
 """Of what costs little: so many lines are one step."""
 _OVER: Final = object()
 

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from reachline.agent.pace import Close, Limits
@@ -38,6 +39,12 @@ class Leaving(NamedTuple):
     """Connections are closed by RST: by FIN they would use up the ports toward this target."""
     full: bool = False
     """They do use them up, and are closed by FIN all the same: the ports have a bucket."""
+
+
+@lru_cache(maxsize=1_024)
+def _leaving(own: tuple[str, ...], *, reset: bool = False, full: bool = False) -> Leaving:
+    """Lines that leave alike share what says so."""
+    return Leaving(own, reset, full)
 
 
 class Sources:
@@ -87,12 +94,12 @@ class Outflow:
     def leaving(self, line: LinePlan, own: tuple[str, ...]) -> Leaving:
         """How its attempts leave, from these addresses."""
         if self._close is Close.RST:
-            return Leaving(own, reset=True)
+            return _leaving(own, reset=True)
         target = _netloc(line)
         share = self._room(target).share(self._rates[target] / 1e3 / len(own))
         if self._close is Close.AUTO:
-            return Leaving(own, reset=share > budget.FULL)
-        return Leaving(own, full=share > 1)
+            return _leaving(own, reset=share > budget.FULL)
+        return _leaving(own, full=share > 1)
 
     def claim(self, line: LinePlan, plan: ProbePlan, leaving: Leaving) -> Claim:
         """What one round takes of the ports toward its address."""
@@ -111,11 +118,19 @@ def claims_of(job: Job, plan: ProbePlan, leaving: Leaving, limits: Limits, *, ad
     host = job.hops[0].endpoint.host if job.hops else address or job.endpoint.host
     if not (network := network_of(host)):
         return ()
-    claims = [Claim(f"network {network}", limits.network, plan.burst)] if limits.network else []
-    if limits.source:
-        share = plan.burst / len(leaving.sources)
-        claims += [Claim(f"source {own or 'of the route'}", limits.source, share) for own in leaving.sources]
-    return tuple(claims)
+    return _claims(network, leaving.sources, plan.burst, limits)
+
+
+@lru_cache(maxsize=1_024)
+def _claims(network: str, own: tuple[str, ...], burst: int, limits: Limits) -> tuple[Claim, ...]:
+    """Lines of one network share theirs."""
+    there = (Claim(f"network {network}", limits.network, burst),) if limits.network else ()
+    return there + (_own_claims(own, burst, limits.source) if limits.source else ())
+
+
+@lru_cache(maxsize=1_024)
+def _own_claims(own: tuple[str, ...], burst: int, rate: float) -> tuple[Claim, ...]:
+    return tuple(Claim(f"source {each or 'of the route'}", rate, burst / len(own)) for each in own)
 
 
 def network_of(host: str) -> str:
