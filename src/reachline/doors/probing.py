@@ -240,7 +240,7 @@ class PassiveProbe(ProbeSettings):
     """Sends nothing: watches the TCP connections that other programs of the agent's machine have over the line. Linux only."""
 
     every: Every = Field(
-        1.0, description="One look at the kernel's table costs it a millisecond or two, for all lines."
+        1.0, description="One look at the kernel's table costs some milliseconds, for all lines together."
     )
     burst: Annotated[int, Field(ge=1, le=1)] = Field(1, description="Nothing is sent: a look is a look.")
     timeout: Timeout = Field(

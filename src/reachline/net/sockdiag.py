@@ -1,6 +1,6 @@
 """The kernel's table of TCP connections, read piece by piece on the loop. Linux only; knows no line and no verdict.
 
-One request walks the kernel's whole hash table before its first answer (1 to 3 ms for 262 144 places and each family), in one
+One request walks the kernel's whole hash table before its first answer (2 to 6 ms for 262 144 places and each family), in one
 piece: that is the price of a look, and why there is one for all lines. What was found comes in datagrams, one a turn of the
 loop.
 """
