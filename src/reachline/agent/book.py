@@ -31,6 +31,8 @@ _STEPS: Final = 20
 """Lines of a new plan taken up between two looks at other work: two milliseconds."""
 _CHEAP: Final = 32
 """Of what costs little: so many lines are one step."""
+_ENTERED: Final = 8
+"""Of first rounds: so many are one step."""
 _OVER: Final = object()
 
 
@@ -127,7 +129,7 @@ class Book:
             probed, at_once = self._begun.pop()
             if self.by_base.get(probed.base) is probed:
                 self._owner.enter(probed, at_once=at_once)
-            if not len(self._begun) % _CHEAP:
+            if not len(self._begun) % _ENTERED:
                 yield
 
     def _take(self, line: LinePlan, *, at_once: bool) -> None:
