@@ -27,6 +27,7 @@ from reachline.model import Endpoint
         ("https://a.example/healthz", Endpoint(scheme="https", host="a.example", port=443, path="/healthz")),
         ("http://A.Example:8080", Endpoint(scheme="http", host="a.example", port=8080)),
         ("http://a.example/?q=1", Endpoint(scheme="http", host="a.example", port=80, path="/?q=1")),
+        ("http://a.example?q=1", Endpoint(scheme="http", host="a.example", port=80, path="/?q=1")),
         ("tls://a.example", Endpoint(scheme="tls", host="a.example", port=443)),
         (
             "dns://10.0.0.53/pay.example",
@@ -102,7 +103,15 @@ def test_any_text_is_a_target_or_is_refused_in_words(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["socks5://bob:geheim@h:1", "bob:geheim@h:1", "socks5://bob:ge@he/im:geheim@h", "http://:geheim@h"]
+    "text",
+    [
+        "socks5://bob:geheim@h:1",
+        "bob:geheim@h:1",
+        "socks5://bob:ge@he/im:geheim@h",
+        "http://:geheim@h",
+        "redis://bob:ge heim geheim@h",
+        "redis://bob:x\n@ geheim@h",
+    ],
 )
 def test_a_password_is_masked_in_broken_urls_too(text: str) -> None:
     assert "geheim" not in masked(text)

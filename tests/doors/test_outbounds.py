@@ -50,6 +50,7 @@ def test_a_chain_goes_first_hop_first() -> None:
         ("", ("proxy", "proxy", True, "")),
         ("?verify=no", ("proxy", "proxy", False, "")),
         ("?ca=/etc/proxy.pem&sni=front.example", ("proxy", "front.example", True, "/etc/proxy.pem")),
+        ("?ca=/etc/a+b%20c.pem", ("proxy", "proxy", True, "/etc/a+b c.pem")),
     ],
 )
 def test_tls_to_a_proxy_verifies_unless_told_otherwise(query: str, expected: tuple[object, ...]) -> None:
@@ -73,6 +74,10 @@ def test_tls_to_a_proxy_verifies_unless_told_otherwise(query: str, expected: tup
         ("http://h:1?verify=no", "takes no query; sni, ca and verify belong to https:// proxies"),
         ("https://h:1?verifi=no", "unknown option 'verifi'; known here: sni, ca, verify"),
         ("https://h:1?verify=maybe", "verify=yes or verify=no"),
+        ("https://h:1?verify=no&verify=yes", "says an option twice"),
+        ("https://h:1?sni=.a", "must be a DNS name or an address"),
+        ("https://h:1?ca=a%00b", "must be the path of a file"),
+        ("socks5://u:geheim@h geheim@h:1", "must be ASCII without spaces"),
         ("socks5://h:99999", "must have a port of 1…65535"),
         ("socks5://u:geheim@h:0", "must have a port of 1…65535; port 0 in socks5://***@h:0 reaches nothing"),
         ("socks5://:geheim@h:1", "has a password without a user"),
@@ -135,6 +140,8 @@ def test_what_is_no_way_out_is_refused_in_a_document(written: object) -> None:
         ("socks5://bob:gehe,im@a:1", "socks5://***@a:1"),
         ("socks5://bob:geh@e/im@a:1", "socks5://***@a:1"),
         ("socks5://a:1,eve:geheim@b:2", "socks5://***@b:2"),
+        ("socks5://bob:geh@ geheim@a:1", "socks5://***@a:1"),
+        ("socks5://bob:geheim,socks5://x@a:1", "***,socks5://x@a:1"),
     ],
 )
 def test_a_way_out_is_shown_without_its_passwords(text: str, expected: str) -> None:

@@ -100,6 +100,29 @@ def test_tls_options_make_a_profile():
 
 
 @pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"sni": "a\0b"}, "must be a DNS name or an address"),
+        ({"sni": ".a.example"}, "must be a DNS name or an address"),
+        ({"sni": "a..example"}, "must be a DNS name or an address"),
+        ({"sni": "a" * 64}, "must be a DNS name or an address"),
+        ({"ca": "/etc/a\0.pem"}, "must be the path of a file"),
+        ({"ca": "/" + "a" * 1_000}, "must be the path of a file"),
+    ],
+)
+def test_what_a_handshake_cannot_take_is_refused_before_it(options, rule):
+    assert rule in problems("tls", "tls://a.example", **options)[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [("tls://a.example.", {}), ("tls://10.0.0.1", {"sni": "a.example."}), ("tls://b.example", {"sni": "a.example"})],
+)
+def test_the_dot_of_a_full_name_is_not_said_in_a_handshake(target, options):
+    assert built("tls", target, **options).secure.server_name == "a.example"
+
+
+@pytest.mark.parametrize(
     ("target", "options", "server", "name", "kind"),
     [
         ("dns://10.0.0.2/a.example", {}, "dns://10.0.0.2:53/a.example", "a.example", "A"),

@@ -76,7 +76,7 @@ _MAX_NETLOC: Final = 800
 """A login of 512, percent-encoded in part, a host of 253, a port."""
 _USUAL_PORTS: Final = {"grpc": 50051, "udp": 7}
 """For a hint only: no registry gives gRPC a port, and few machines still run echo."""
-_USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?\S*:\S*@")
+_USERINFO: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)?.*:.*@", re.DOTALL)
 
 
 def _name(text: str) -> str:
@@ -108,6 +108,8 @@ def parse_target(text: str) -> Endpoint:
     if port and not scheme.has_port:
         raise refuse("takes no port: echo requests have none", f"did you mean {parts.scheme}://{host}?")
     path = parts.path + (f"?{parts.query}" if parts.query else "")
+    if path.startswith("?") and parts.scheme.startswith("http"):
+        path = f"/{path}"
     if path not in {"", "/"} and not scheme.has_path:
         raise refuse(
             f"takes no path: {parts.scheme} has none", "a path belongs to http:// or https:// (or probes.http.path)"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -14,7 +14,7 @@ from reachline.doors.addresses import located, masked
 from reachline.doors.units import refuse
 from reachline.model import Endpoint
 from reachline.talk.hop import Hop, Scheme
-from reachline.talk.secure import Secure, is_address
+from reachline.talk.secure import Secure, bare_name, file_path, is_address, server_name
 from reachline.wire.socks5 import MAX_TEXT
 
 __all__ = ["DIRECT", "Outbound", "hops", "resolves_here", "without_password"]
@@ -67,6 +67,7 @@ def _shown(text: str) -> str:
         parts = urlsplit(_REFERENCE.sub("x", text))
         if "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1:
             return masked(text)
+        _ = parts.port  # what stands for one and is none may be a password that its comma parted
         user = urlsplit(text).username if not _REFERENCE.search(text) else ""
     except ValueError:
         return "***"
@@ -118,7 +119,7 @@ def _sign_in(parts: SplitResult, scheme: Scheme) -> tuple[str, str]:
 
 def _secure(parts: SplitResult, host: str, scheme: Scheme) -> Secure | None:
     """The TLS to an https:// proxy, with what its query says of it: `?ca=/etc/proxy.pem`, `?sni=…`, `?verify=no`."""
-    said = dict(parse_qsl(parts.query, keep_blank_values=True))
+    said = _said(parts.query)
     if scheme is not Scheme.HTTPS:
         if parts.query:
             raise refuse("takes no query", "sni, ca and verify belong to https:// proxies")
@@ -128,9 +129,22 @@ def _secure(parts: SplitResult, host: str, scheme: Scheme) -> Secure | None:
     verify = _TRUTH.get(said.get("verify", "yes"))
     if verify is None:
         raise refuse("must have verify=yes or verify=no")
-    return Secure(
-        name=host.partition("%")[0], sni=said.get("sni", ""), alpn=_ALPN, verify=verify, ca=said.get("ca", "")
-    )
+    try:
+        sni, ca = server_name(said.get("sni", "")), file_path(said.get("ca", ""))
+    except ValueError as error:
+        raise refuse(
+            f"has an option that {error}", "https://proxy:3128?sni=proxy.example&ca=/etc/ssl/proxy.pem"
+        ) from None
+    return Secure(name=bare_name(host), sni=sni, alpn=_ALPN, verify=verify, ca=ca)
+
+
+def _said(query: str) -> dict[str, str]:
+    """Options by name. A plus is a plus: these are no fields of a form."""
+    pairs = [part.partition("=") for part in query.split("&") if part]
+    said = {unquote(name): unquote(value) for name, _, value in pairs}
+    if len(said) < len(pairs):
+        raise refuse("says an option twice", "keep one of them")
+    return said
 
 
 def _joined(value: object) -> object:

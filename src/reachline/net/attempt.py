@@ -122,7 +122,6 @@ class Attempt:
         "rtt",
         "sent",
         "serial",
-        "serial",
         "sock",
         "speech",
         "status",

@@ -178,8 +178,8 @@ class Launcher:
             for secure in (job.probe.secure, *(hop.secure for hop in job.hops)):
                 if secure is not None:
                     self._pad.contexts.of(secure, verify=secure.verify)
-        except OSError as error:
-            attempt.note = f"TLS cannot be set up: {error.strerror or error}"
+        except (OSError, ValueError) as error:
+            attempt.note = f"TLS cannot be set up: {getattr(error, 'strerror', None) or error}"
             self._pad.settle(attempt, Failure.AGENT, 0)
             return False
         return True

@@ -263,7 +263,6 @@ _REASONS: Final = {
     Kind.ICMP: "echo requests do not go through a proxy",
     Kind.UDP: "datagrams do not go through a proxy",
     Kind.PASSIVE: "the kernel sees connections to the proxy only, of whatever line",
-    Kind.PASSIVE: "the kernel sees connections to the proxy only, of whatever line",
 }
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from reachline.model import Endpoint
 from reachline.talk.options import Options, listed
 
-__all__ = ["Secure", "is_address"]
+__all__ = ["Secure", "bare_name", "file_path", "is_address", "server_name"]
+
+_LABELS: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_LONGEST: Final = 1_000
+"""Characters of a file's path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +22,9 @@ class Secure:
     """One TLS profile: probes that share it share a context, never a session."""
 
     name: str
-    """What the certificate is checked against, and the SNI where it is not an address."""
+    """What the certificate is checked against, and the SNI where it is not an address…"""
     sni: str = ""
-    """The name sent, where it differs from `name`."""
+    """…unless this takes its place in both."""
     alpn: tuple[str, ...] = ()
     verify: bool = True
     """False: any certificate will do; its end is read all the same."""
@@ -42,14 +48,33 @@ class Secure:
         if expected and expected not in offered:
             options.refuse("alpn", f"must offer {expected}, which is expected")
         return cls(
-            name=endpoint.host.partition("%")[0],
-            sni=options.text("sni"),
+            name=bare_name(endpoint.host),
+            sni=options.parsed("sni", "", server_name),
             alpn=offered,
             verify=options.flag("verify", True),
-            ca=options.text("ca"),
+            ca=options.parsed("ca", "", file_path),
             expect_alpn=expected,
             min_tls=options.parsed("min_tls", "", _version),
         )
+
+
+def bare_name(host: str) -> str:
+    """A host as certificates and SNI name it: without a zone index, without the dot that ends a full name."""
+    return host.partition("%")[0].rstrip(".")
+
+
+def server_name(text: str) -> str:
+    """A name for the handshake, or empty text; ValueError says the rule."""
+    if text and not _LABELS.fullmatch(text) and not is_address(text):
+        raise ValueError("must be a DNS name or an address, e.g. api.example")
+    return bare_name(text)
+
+
+def file_path(text: str) -> str:
+    """A file's path, or empty text; ValueError says the rule."""
+    if not text.isprintable() or len(text) > _LONGEST:
+        raise ValueError(f"must be the path of a file, of at most {_LONGEST} characters")
+    return text
 
 
 def _protocols(text: str) -> tuple[str, ...]:
