@@ -59,7 +59,12 @@ def test_agents_come_by_unix_socket_and_tcp_at_once(center, sync, tmp_path):
         ({"token": "wrong"}, "did not give its token"),
         ({"agent": "stranger"}, "not in the document's agents"),
         ({"agent": ""}, "an agent id is"),
+        ({"release": "x" * 301}, "a hello has texts of 300"),
+        ({"boot": "\x1b[31m"}, "printable"),
+        ({"sources": ("10.0.0.1",) * 257}, "256 sources and features at most"),
+        ({"token": "t" * 8_193}, "8192 characters at most"),
     ],
+    ids=["protocol", "token", "stranger", "nameless", "endless", "unreadable", "many", "endless-token"],
 )
 def test_a_hello_that_may_not_enter_is_told_why(center, sync, hello, reason):
     async def work():
@@ -113,9 +118,16 @@ def test_of_two_streams_with_one_id_the_newer_wins_and_the_older_is_told(center,
                 reports=(Report(line="payments/a", reading=Reading(Kind.TCP, sent=1, lost=2)),),
             )
         ),
+        frame.encode(
+            Heartbeat(
+                agent="one", boot="b1", sequence=1,
+                reports=(Report(line="payments/a", reading=Reading(Kind.TCP, fresh_slow=2**63)),),
+            )
+        ),
         frame.encode(frame.Ack(sequence=1)),
     ],
-    ids=["noise", "cut", "other agent", "doubt below 0", "part 3 of 2", "negative count", "lost more than sent", "an ack"],
+    ids=["noise", "cut", "other agent", "doubt below 0", "part 3 of 2", "negative count", "lost more than sent",
+         "endless count", "an ack"],
 )  # fmt: skip
 def test_a_frame_that_cannot_be_ends_its_own_stream_and_nothing_else(center, sync, spoil):
     async def work():

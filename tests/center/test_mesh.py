@@ -159,6 +159,7 @@ LIES: dict[str, dict[str, object]] = {
     "no-way": {"loss": 4},
     "no-peer": {"peer": ""},
     "endless-text": {"error": "x" * 301},
+    "unreadable-text": {"error": "\x1b[2J"},
 }
 
 

@@ -9,9 +9,9 @@ from reachline.center.matrix import MOST
 from reachline.core.direction import Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
-from reachline.wire.frame import SLICE, Heartbeat, MeshReport, Pacing, Ports, Report
+from reachline.wire.frame import SLICE, Heartbeat, Hello, MeshReport, Pacing, Ports, Report
 
-__all__ = ["check"]
+__all__ = ["check", "unfit"]
 
 _MOST_REPORTS: Final = SLICE * len(Kind)
 """A slice of lines, each by every probe kind."""
@@ -25,10 +25,25 @@ _MOST_SAID: Final = 256
 """Reasons of doubt and vitals of one host: three for each of its interfaces and references, of which none has this many."""
 
 
+_MOST_LISTED: Final = 256
+"""Sources or features of one agent: a host has fewer addresses, a release fewer kinds."""
+_MOST_TOKEN: Final = 8_192
+"""Signed tokens have two or three thousand characters."""
 _MOST_CAUSES: Final = 32
 """Of rounds left out: there are five, and a newer agent may know more."""
 _MOST_PORTS: Final = 65_536
 _CAUSE: Final = re.compile(r"[a-z_]{1,32}").fullmatch
+
+
+def unfit(hello: Hello) -> str:
+    """Why what an agent says of itself cannot be kept, logged and shown; empty where it can."""
+    listed = (*hello.sources, *hello.features)
+    texts = (hello.agent, hello.release, hello.boot, hello.tenant, hello.mesh, *hello.locality, *listed)
+    if len(listed) > _MOST_LISTED:
+        return f"a hello lists {_MOST_LISTED} sources and features at most"
+    if any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts):
+        return f"a hello has texts of {_MOST_TEXT} printable characters at most"
+    return f"a token has {_MOST_TOKEN} characters at most" if len(hello.token) > _MOST_TOKEN else ""
 
 
 def check(heartbeat: Heartbeat) -> None:
@@ -80,6 +95,7 @@ def _mesh(told: MeshReport, path: str) -> None:
     _refuse(
         not 1 <= len(told.peer) <= _MOST_TEXT or len(told.error) > _MOST_TEXT, path, "has an endless text or no peer"
     )
+    _refuse(not (told.peer + told.error).isprintable(), path, "has an unreadable text")
     counted = (told.sent, told.forward_lost, told.replied, told.reverse_lost, told.loss, told.delay)
     known = (told.silent_ms, told.asked_ms, told.rtt_us)
     numbers = (*counted, *(value for value in known if value is not None))
@@ -110,6 +126,7 @@ def _reading(reading: Reading, path: str) -> None:
         reading.recent_bad,
     )
     counted += (reading.answered, reading.fresh_ok, reading.fresh_failed, reading.covered_ms, reading.quality)
+    counted += (reading.fresh_marred, reading.fresh_slow, reading.fresh_crawl)
     known = (reading.ewma_us, reading.p50_us, reading.p95_us, reading.jitter_us)
     numbers = (*reading.counts, *counted, *(value for value in known if value is not None))
     _refuse(min(numbers) < 0 or max(numbers) > _MOST, path, "has a number below 0 or beyond reason")

@@ -14,7 +14,7 @@ from reachline import __version__
 from reachline.abc import Transport
 from reachline.center.abilities import fitted
 from reachline.center.board import Board
-from reachline.center.checks import check
+from reachline.center.checks import check, unfit
 from reachline.center.mesh import FEATURE, Meshing
 from reachline.center.owner import Owner
 from reachline.center.roster import Agent, Arrival, Refusal
@@ -56,8 +56,11 @@ class Intake:
         try:
             frames = transport.frames()
             hello = await self._introduced(frames)
+            if wrong := unfit(hello):
+                await self._refuse(transport, peer, Refusal(wrong))
+                return
             if refused := self._closing or self._board.roster.refusal(hello):
-                await self._refuse(transport, hello, refused)
+                await self._refuse(transport, hello.agent, refused)
                 return
             await self._serve(transport, frames, hello, peer)
         except RemoteProtocolError as error:
@@ -73,8 +76,8 @@ class Intake:
             raise RemoteProtocolError(f"the first frame must be a hello, not a {type(first).__name__.lower()}")
         return first
 
-    async def _refuse(self, transport: Transport, hello: Hello, refused: Refusal) -> None:
-        self._refused("hello", hello.agent, refused.reason)
+    async def _refuse(self, transport: Transport, who: str, refused: Refusal) -> None:
+        self._refused("hello", who, refused.reason)
         epoch = self._board.version.epoch
         welcome = Welcome(
             protocol=PROTOCOL, release=__version__, epoch=epoch, refused=refused.reason, final=refused.is_final
@@ -124,6 +127,7 @@ class Intake:
         agent = session.agent
         if self._sessions.get(agent.id) is session:
             del self._sessions[agent.id]
+            self._meshed.discard(agent.id)
         self._board.roster.detach(agent, session.number, is_clean=session.is_clean)
         self.mesh()
         self._owner.members()
