@@ -7,6 +7,7 @@ each fate; where it is not (TCP acknowledges as it likes), the box's own counts 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -101,8 +102,9 @@ async def measured(jobs) -> list[Ended]:
 def test_every_echo_that_was_lost_is_told_as_lost_and_no_other(run: Run, number: int, family: int):
     results, (forward, reverse, _) = run.ended[number, family], run.counted[number, family]
 
-    assert forward.packets == sum(result.sent for result in results) == ECHOES
-    assert sum(result.lost for result in results) == forward.dropped + reverse.dropped
+    told = Counter((result.failure, result.lost, result.note) for result in results)
+    assert forward.packets == sum(result.sent for result in results) == ECHOES, told
+    assert sum(result.lost for result in results) == forward.dropped + reverse.dropped, told
     assert {result.failure for result in results if result.lost} <= {Failure.TIMEOUT}
 
 
