@@ -248,6 +248,22 @@ def test_an_agents_new_word_replaces_all_it_said_and_who_left_is_forgotten():
     assert ways(made) == {}
 
 
+def test_what_agents_told_goes_with_them_though_nobody_ever_looks():
+    roster = Roster({})
+    there = Meshing(b"s" * 32, roster)
+    for number in range(20):
+        name = f"once-{number}"
+        agent = roster.attach(Hello(release="t", agent=name, boot="b"), number + 1, 0)
+        there.heard(agent.id, [report("b"), report("stays")], 0)
+        roster.detach(agent, number + 1, is_clean=True)
+        roster.attach(Hello(release="t", agent="stays", boot="b"), 99, 0)
+        there.heard(VantageId("stays"), [report(name)], 0)
+        there.parts([])
+
+    assert there._matrix._told.keys() <= {"stays"}
+    assert not there._matrix._told.get(VantageId("stays"))
+
+
 @pytest.mark.parametrize("way", Way)
 def test_every_way_has_its_mirror(way):
     found = ways(matrix(a=[report("b", loss=way)]))
@@ -277,6 +293,7 @@ def test_who_asks_is_asked_and_nobody_asks_more_than_may_be(count, most):
         ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", (), "10.0.0.7:7601", "10.0.0.7:7601"),
         ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("10.0.0.8",), "10.0.0.8:7601", "10.0.0.7:7601"),
         ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("2001:db8::8",), "10.0.0.7:7601", "10.0.0.7:7601"),
+        ("0.0.0.0:7601", "ipv4:10.0.0.7:5000", ("auto",), "10.0.0.7:7601", "10.0.0.7:7601"),
         ("[::]:7601", "ipv6:%5B2001:db8::7%5D:5000", (), "[2001:db8::7]:7601", "[2001:db8::7]:7601"),
         ("0.0.0.0:7601", "unix:", (), "127.0.0.1:7601", "127.0.0.1:7601"),
         ("0.0.0.0:7601", "ipv6:%5B::ffff:10.0.0.7%5D:5000", (), "10.0.0.7:7601", "10.0.0.7:7601"),

@@ -161,6 +161,20 @@ def test_rates_are_pooled_by_their_own_counts_over_fresh_vantages():
     assert (nobody.timeout, nobody.p95, nobody.kind) == (None, None, None)
 
 
+def test_a_vantage_that_left_is_shown_for_a_minute_and_ids_that_come_but_once_do_not_pile_up():
+    readings = Readings()
+    for number in range(200):
+        readings.take(VantageId(f"once-{number}"), report(good()), number)
+    readings.take(ONE, report(good()), 200)
+
+    readings.members({ONE}, 200)
+    shown = {vantage for vantage, _ in readings.seen(A)}
+    readings.members({ONE}, 60_201)
+
+    assert shown == {ONE, *(f"once-{number}" for number in range(136, 200))}
+    assert {vantage for vantage, _ in readings.seen(A)} == {ONE}
+
+
 def test_percentiles_of_several_vantages_come_from_their_merged_histograms():
     readings = Readings()
     for vantage, values in ((ONE, [10_000] * 95), (TWO, [400_000] * 5)):

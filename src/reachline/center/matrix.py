@@ -39,6 +39,8 @@ class Matrix:
 
     def __init__(self) -> None:
         self._told: dict[VantageId, dict[str, _Told]] = {}
+        self._known: frozenset[VantageId] = frozenset()
+        """Who was kept last: of these alone there are rows, but for what came since."""
 
     def take(self, vantage: VantageId, reports: Sequence[MeshReport], now_ms: int) -> None:
         """An agent's newest word on all others: what it no longer speaks of is forgotten."""
@@ -48,6 +50,9 @@ class Matrix:
     def keep(self, agents: Iterable[VantageId]) -> None:
         """These agents are there, and no others: who left tells nothing and nothing is told of it."""
         known = frozenset(agents)
+        if known == self._known and known >= self._told.keys():
+            return
+        self._known = known
         self._told = {
             vantage: {peer: told for peer, told in row.items() if peer in known}
             for vantage, row in self._told.items()

@@ -14,6 +14,7 @@ from reachline.center.matrix import Matrix, Ways
 from reachline.center.roster import Roster
 from reachline.doors.addresses import is_public
 from reachline.model import VantageId
+from reachline.net.stamped import numeric
 from reachline.wire.frame import Hello, Mesh, MeshReport, Peer
 from reachline.wire.matrix import MeshDocument
 from reachline.wire.mesh import identity, key_of, pair_key
@@ -80,16 +81,22 @@ class Meshing:
             self._announced[id_] = where
 
     def heard(self, agent: VantageId, reports: Sequence[MeshReport], now_ms: int) -> None:
-        """What an agent found out of the others."""
-        self._matrix.take(agent, reports, now_ms)
+        """What an agent found out of the others, as far as they are known."""
+        known = [each for each in reports if self._roster.get(VantageId(each.peer))]
+        self._matrix.take(agent, known, now_ms)
 
     def seen(self, now_ms: int) -> MeshSeen:
         """All that is known now, for people."""
         rules, addresses = self.rules, self.addresses()
-        members = sorted(self._roster.localities())
-        self._matrix.keep(members if rules.enabled else ())
+        members = self._kept()
         ways = self._matrix.seen(now_ms, fresh_ms=rules.fresh_ms, silent_ms=10 * rules.interval_ms)
         return MeshSeen(rules, tuple((one, addresses.get(one, "")) for one in members), ways)
+
+    def _kept(self) -> list[VantageId]:
+        """Who is there, by name; what was told of others is forgotten."""
+        members = sorted(self._roster.localities())
+        self._matrix.keep(members if self.rules.enabled else ())
+        return members
 
     def addresses(self) -> dict[VantageId, str]:
         """Where each agent of the roster that can be asked is reached, by name."""
@@ -105,6 +112,7 @@ class Meshing:
     def parts(self, agents: Sequence[VantageId]) -> dict[VantageId, Mesh]:
         """What these agents must do."""
         addresses = self.addresses()
+        self._kept()
         known, self._known = self._known, {}
         return {agent: self._part(agent, addresses, known) for agent in agents}
 
@@ -151,7 +159,8 @@ def _reached(hello: Hello, peer: str, *, is_proven: bool) -> str:
     if not (bare and port.isdecimal() and 0 < int(port) < 65_536):
         return ""
     if bare in _WILD:
-        bare = next((one for one in hello.sources if (":" in one) == (":" in bare)), "")
+        own = (one for one in hello.sources if numeric(one, 0))  # a word among them is none
+        bare = next((one for one in own if (":" in one) == (":" in bare)), "")
     bare = bare if bare and is_proven else _came_from(peer)
     # It listens to one family, and may come to us by the other: then only the document can say where it is.
     return f"{_bracketed(bare)}:{port}" if (":" in bare) == (":" in host) else ""

@@ -171,6 +171,7 @@ class Owner:
             if ledger.poll.vantages != wanted:
                 self._append(Members(scope=scope, at_ms=now_ms, vantages=wanted))
                 ledger.members(wanted)
+        self._board.readings.members(self._board.roster.localities(), now_ms)
         self._stream.agents()
         self._wake.set()
 

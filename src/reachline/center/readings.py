@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -21,6 +21,10 @@ __all__ = ["HISTORY", "Point", "Readings", "Seen", "detail_row", "told_paths"]
 
 HISTORY: Final[Seconds] = 900.0
 """Fifteen minutes: an incident from its first sign to the end of the default ramp (210 s), with what came before."""
+_LEFT_MS: Final = 60_000
+"""What a vantage that left said last is shown this long: a restart passes unseen…"""
+_MOST_LEFT: Final = 64
+"""…but of no more than these, the newest: ids that come once and never again are forgotten however fast they come."""
 _MOST_POINTS: Final = 900
 """One a second at most, whatever the tick."""
 _CLOCKS: Final = ("kernel", "receive stamp", "application")
@@ -92,6 +96,8 @@ class Readings:
 
     def __init__(self) -> None:
         self._seen: dict[LineId, dict[tuple[VantageId, Kind], Seen]] = {}
+        self._heard: dict[VantageId, int] = {}
+        """When each vantage last said anything."""
         self._skipped: dict[LineId, int] = {}
         self._rings: dict[LineId, _Ring] = {}
         self._figures: dict[LineId, tuple[int, view.Figures]] = {}
@@ -109,6 +115,17 @@ class Readings:
                 line = LineId(report.line)
                 self._skipped[line] = self._skipped.get(line, 0) + report.detail.skipped
             self._figures.pop(LineId(report.line), None)
+            self._heard[vantage] = now_ms
+
+    def members(self, known: Collection[VantageId], now_ms: int) -> None:
+        """Vantages that are none of these, and said nothing lately, are forgotten."""
+        left = sorted((-at_ms, one) for one, at_ms in self._heard.items() if one not in known)
+        gone = {one for place, (at, one) in enumerate(left) if place >= _MOST_LEFT or -at < now_ms - _LEFT_MS}
+        if not gone:
+            return
+        self._heard = {one: at_ms for one, at_ms in self._heard.items() if one not in gone}
+        for line, seen in self._seen.items():
+            self._seen[line] = {key: row for key, row in seen.items() if key[0] not in gone}
 
     def keep(self, lines: frozenset[LineId]) -> None:
         """Lines that left the document are forgotten."""
