@@ -51,7 +51,8 @@ class Bare:
 
 def begin(lane: Lane, route: Route, serial: int, lateness_us: int, now: int) -> Bare | None:
     """A connect under way; None: it could not even begin, and the ordinary way will find out why."""
-    if (sock := connecting(route)) is None:
+    sock = connecting(route)
+    if sock is None:
         return None
     bare = Bare(lane, route, serial, lateness_us, now, sock)
     lane.watch(bare, bare.fd, EPOLLOUT)

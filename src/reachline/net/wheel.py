@@ -24,18 +24,20 @@ T = TypeVar("T")
 class Wheel(Generic[T]):
     """Items by their due time in nanoseconds, early by less than nothing and late by less than a slot."""
 
-    __slots__ = ("_heap", "_slots", "size")
+    __slots__ = ("_heap", "_slots")
 
     def __init__(self) -> None:
         self._slots: dict[int, list[T]] = {}
         self._heap: list[int] = []
-        self.size = 0
-        """Items waiting."""
+
+    @property
+    def size(self) -> int:
+        """Items waiting; counts them, for rare use."""
+        return sum(map(len, self._slots.values()))
 
     def add(self, due_ns: int, item: T) -> None:
         """Due at the end of the slot that holds `due_ns`: never early."""
         slot = -(-due_ns // SLOT_NS)
-        self.size += 1
         if (items := self._slots.get(slot)) is not None:
             items.append(item)
             return
@@ -60,7 +62,6 @@ class Wheel(Generic[T]):
             taken += items
             del self._slots[slot]
             heappop(self._heap)
-        self.size -= len(taken)
         return taken
 
     def sweep(self, keep: Callable[[T], bool]) -> None:
@@ -68,4 +69,3 @@ class Wheel(Generic[T]):
         slots = {slot: kept for slot, items in self._slots.items() if (kept := list(filter(keep, items)))}
         self._slots = slots
         self._heap = sorted(slots)
-        self.size = sum(map(len, slots.values()))
