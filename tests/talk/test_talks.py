@@ -129,6 +129,15 @@ def test_dns_over_a_stream_is_cut_anywhere():
         assert (conversation.closed(), conversation.status) == (None, 0)
 
 
+def test_dns_over_a_stream_that_never_answers_is_not_heard_for_ever():
+    conversation = dns_talk().over_stream()
+
+    assert conversation.received(b"\0\0" * 16) == b""
+    assert conversation.received(b"\0\0") is None
+    assert conversation.closed() is Failure.PROTOCOL
+    assert conversation.note == "more than 16 messages, none of them the answer"
+
+
 def test_dns_that_is_closed_before_an_answer_broke_protocol():
     conversation = dns_talk().over_stream()
 

@@ -78,6 +78,12 @@ def test_only_what_is_asked_for_is_kept():
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "chunk size is not a number"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", "chunk longer than its size"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 300, "chunk size line too long"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 1_100,
+            "more than 1024 tiny chunks",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\nab", "more than one content-length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab", "more than one content-length"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 9_000, f"header of more than {MAX_HEAD} bytes"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 9, "more than 8 interim responses"),
     ],
@@ -104,6 +110,23 @@ def test_an_end_in_the_middle_says_where(data, where):
 
     with pytest.raises(RemoteProtocolError, match=f"closed within the {where}$"):
         response.ended()
+
+
+@pytest.mark.parametrize("fields", [b"Content-Length: 2\r\nContent-Length: 2\r\n", b"Content-Length: 2, 2\r\n"])
+def test_one_length_said_twice_is_one_length(fields):
+    response = Response()
+    response.feed(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\nok")
+
+    assert (response.done, response.size) == (True, 2)
+
+
+def test_a_body_in_many_small_chunks_is_read():
+    response = Response()
+    response.feed(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"10\r\n0123456789abcdef\r\n" * 5_000 + b"0\r\n\r\n"
+    )
+
+    assert (response.done, response.size) == (True, 80_000)
 
 
 def test_an_end_before_anything_is_no_answer_and_no_error():

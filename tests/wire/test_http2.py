@@ -19,6 +19,8 @@ from reachline.wire.request import Request
 ASKED = Request("GET", "https", "a.example", "/healthz", (("Accept", "*/*"), ("X-Probe", "1")))
 OK = ((":status", "200"), ("content-type", "text/plain"))
 GOAWAY, PING, RST, DATA, SETTINGS = 7, 6, 3, 0, 4
+HEADERS = b"\0\0\1\1\4\0\0\0\1\x88"
+"""Status 200, and a body follows."""
 
 
 def frame(kind: int, payload: bytes, *, flags: int = 0, stream: int = 0) -> bytes:
@@ -105,6 +107,15 @@ def test_room_is_made_for_a_body_longer_than_the_window() -> None:
     assert replies, "window updates were sent"
 
 
+def test_a_body_in_many_small_pieces_is_read() -> None:
+    made, _ = exchange(keep=10)
+    made.feed(frame(SETTINGS, b"") + HEADERS)
+
+    made.feed(frame(DATA, bytes(64), stream=1) * 2_000 + frame(DATA, b"", flags=1, stream=1))
+
+    assert (made.size, made.done) == (128_000, True)
+
+
 def test_a_peer_that_goes_away_after_our_request_still_answers() -> None:
     made, sent = exchange()
 
@@ -131,11 +142,13 @@ def goaway_first(data: bytes) -> bytes:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "not HTTP/2"),
         (frame(PING, b"12345678"), "not HTTP/2"),
         (frame(SETTINGS, b"") + b"\xff\xff\xff\0\0\0\0\0\1", "frame of 16777215 bytes"),
-        (frame(SETTINGS, b"") + frame(PING, b"12345678") * 1_001, "more than 1000 frames"),
+        (frame(SETTINGS, b"") + frame(PING, b"12345678") * 250, "more than 250 frames"),
+        (frame(SETTINGS, b"") + HEADERS + frame(DATA, b"x", stream=1) * 260, "more than 250 frames"),
+        (frame(SETTINGS, b"") + HEADERS + frame(DATA, b"\1\0", flags=8, stream=1) * 250, "more than 250 frames"),
         (frame(SETTINGS, b"") + frame(DATA, b"x", stream=9), "HTTP/2: "),
         (frame(SETTINGS, b"") + frame(1, b"\xff\xff\xff", flags=5, stream=1), "HTTP/2: "),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_what_is_no_answer_breaks_the_protocol(data: bytes, rule: str) -> None:
     made, _ = exchange()

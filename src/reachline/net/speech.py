@@ -24,7 +24,8 @@ from reachline.talk.way import Way
 
 __all__ = ["Speech"]
 
-_CHUNK: Final = 65_536
+_CHUNK: Final = 16_384
+"""Bytes read at once: of the most laborious protocol some ten milliseconds, and then it is another line's turn."""
 _ANCILLARY: Final = 64
 """Bytes of control data: one timespec with its header is 32."""
 _AGAIN: Final = frozenset((errno.EAGAIN, errno.EINTR))

@@ -17,6 +17,8 @@ from reachline.wire import dns
 __all__ = ["DnsProbe", "DnsTalk", "StreamTalk"]
 
 _PORT: Final = 53
+_MAX_PASSED: Final = 16
+"""Messages over a stream that answer something else: the one connection has one question."""
 _MAX_TTL: Final = 2**31 - 1
 """Seconds: the longest a record can say (RFC 2181, 8)."""
 
@@ -144,10 +146,11 @@ class StreamTalk:
     """A query with its length before it, the answer read piece by piece."""
 
     answered: ClassVar[bool] = True
-    __slots__ = ("_buffer", "_talk")
+    __slots__ = ("_buffer", "_passed", "_talk")
 
     def __init__(self, talk: DnsTalk) -> None:
         self._talk = talk
+        self._passed = 0
         self._buffer = bytearray()
 
     @property
@@ -172,6 +175,10 @@ class StreamTalk:
             message = bytes(self._buffer[2 : 2 + size])
             del self._buffer[: 2 + size]
             if self._talk.received(message) is None:
+                return None
+            self._passed += 1
+            if self._passed > _MAX_PASSED:
+                self._talk.note = f"more than {_MAX_PASSED} messages, none of them the answer"
                 return None
         return b""
 

@@ -18,6 +18,10 @@ MAX_HEAD: Final = 32 << 10
 """Bytes of status line and headers, interim responses included; servers send 8 to 16 KiB at most."""
 _MAX_SIZE_LINE: Final = 256
 """A chunk's size line with its extensions."""
+_MAX_CHUNKS: Final = 1_024
+"""Chunks that may be of any size…"""
+_SMALL: Final = 16
+"""…and bytes that all others have on average: one of a single byte costs us ten microseconds."""
 _MAX_DIGITS: Final = 15
 """Of a length: a petabyte is more than anybody sends."""
 _MAX_INTERIM: Final = 8
@@ -86,6 +90,7 @@ class Response:
 
     __slots__ = (
         "_buffer",
+        "_chunks",
         "_fields",
         "_head_seen",
         "_interim",
@@ -110,6 +115,7 @@ class Response:
         self._buffer = bytearray()
         self._head_seen = 0
         self._interim = 0
+        self._chunks = 0
         self._left = 0
 
     @property
@@ -223,12 +229,18 @@ class Response:
         """How the body ends (RFC 9112, 6.3)."""
         if self._to_head or self.status in _BODILESS or self.status == 101:
             return _Part.DONE
-        framing = {name.lower(): value for name, value in _FRAMING.findall(self._fields)}
+        found = _FRAMING.findall(self._fields)
+        framing = {name.lower(): value for name, value in found}
         if coding := framing.get(b"transfer-encoding"):
             return _Part.CHUNK_SIZE if coding.lower().split(b",")[-1].strip() == b"chunked" else _Part.REST
         if (length := framing.get(b"content-length")) is None:
             return _Part.REST
-        self._left = _decimal(length.split(b",")[0].strip())
+        if len(found) > 1:
+            length = b",".join(value for _, value in found)
+        lengths = {each.strip() for each in length.split(b",")}
+        if len(lengths) > 1:
+            raise RemoteProtocolError("more than one content-length")
+        self._left = _decimal(lengths.pop())
         return _Part.SIZED if self._left else _Part.DONE
 
     def _read_left(self, then: _Part) -> bool:
@@ -242,6 +254,9 @@ class Response:
             return False
         self._left = _hexadecimal(line.split(b";")[0].strip())
         self._part = _Part.CHUNK if self._left else _Part.TRAILER
+        self._chunks += 1
+        if self._chunks > _MAX_CHUNKS + self.size // _SMALL:
+            raise RemoteProtocolError(f"more than {_MAX_CHUNKS} tiny chunks")
         return True
 
     def _read_chunk_end(self) -> bool:
