@@ -180,6 +180,27 @@ def test_options_travel_by_their_names_where_they_are_not_the_default() -> None:
     assert found[Kind.TCP].options == {}
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [("'200-299, 404'", "200-299,404"), ("[200-299, 404]", "200-299,404"), ("2XX", "200-299"), ("204", "204")],
+)
+def test_statuses_are_written_in_one_text_or_a_list(written: str, said: str) -> None:
+    assert probes("http://h", f"{{http: {{expect: {written}}}}}")[Kind.HTTP].options == {"expect": said}
+
+
+@pytest.mark.parametrize("written", ["[]", "''", "²00", "true", "404-200", "[200, [404]]", "2.5"])
+def test_what_is_no_status_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="must be HTTP statuses of 100…599"):
+        probes("http://h", f"{{http: {{expect: {written}}}}}")
+
+
+def test_a_header_is_one_line_and_what_it_says_stays_secret() -> None:
+    with pytest.raises(ConfigError, match="must be one line") as caught:
+        probes("http://h", '{http: {headers: {A: "geheim\\nB: geheim"}}}')
+
+    assert "geheim" not in str(caught.value)
+
+
 def test_options_of_tls_stay_away_from_lines_without_it() -> None:
     said = "{redis: {ca: /ca.pem, min_tls: 1.3}, http: {verify: false, version: 2}, tcp: {sni: x}}"
 

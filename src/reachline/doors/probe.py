@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from reachline.doors.units import Duration, refuse
 from reachline.model import Endpoint
@@ -39,7 +39,18 @@ Word = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=255)]
 """ASCII without spaces, or empty."""
 Bytes = Annotated[str, Field(max_length=17_000)]
 r"""Up to 4096 bytes as text with `\r` `\n` `\t` `\0` `\\` `\xHH`, or `hex:…`; the talk reads it."""
-Headers = dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")], SecretStr]
+
+
+def _one_line(value: SecretStr) -> SecretStr:
+    """A second line would be a header of its own."""
+    if {"\r", "\n", "\0"} & set(value.get_secret_value()):
+        raise refuse("must be one line")
+    return value
+
+
+Headers = dict[
+    Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")], Annotated[SecretStr, AfterValidator(_one_line)]
+]
 """Names and their values, which are secrets."""
 
 _TLS: Final = frozenset({"sni", "ca", "verify", "alpn", "expect_alpn", "min_tls"})

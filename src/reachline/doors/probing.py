@@ -23,6 +23,7 @@ from reachline.doors.probe import (
 )
 from reachline.doors.units import Duration, refuse
 from reachline.model import Endpoint, Kind
+from reachline.talk.http import ranges
 from reachline.talk.secure import is_address
 
 __all__ = [
@@ -63,24 +64,15 @@ class TcpProbe(Secured):
 
 
 def _status(value: object) -> object:
-    """One status, a class or a range, alone or as a list, as one text: `200`, `2xx`, `200-299`."""
+    """Statuses, classes and ranges, in one text or a list, as the talk reads them: `200`, `2xx`, `200-299,404`."""
     items = value if isinstance(value, list) else [value]
-    return ",".join(map(_status_item, items))
-
-
-def _status_item(value: object) -> str:
-    text = str(value).strip().lower()
-    low, dash, high = text.partition("-")
-    if text.endswith("xx") and text[:1] in "12345" and len(text) == 3:
-        low, dash, high = f"{text[0]}00", "-", f"{text[0]}99"
-    ends = (low, high) if dash else (low, low)
-    if (
-        isinstance(value, bool)
-        or not all(end.isdigit() and 100 <= int(end) <= 599 for end in ends)
-        or ends[0] > ends[1]
-    ):
-        raise refuse("must be HTTP statuses of 100…599", "write 200, 2xx, 200-399 or a list of them")
-    return f"{low}-{high}" if dash else low
+    try:
+        if any(isinstance(item, bool) or not isinstance(item, int | str) for item in items):
+            raise ValueError
+        spans = ranges(",".join(map(str, items)).lower())
+    except ValueError:
+        raise refuse("must be HTTP statuses of 100…599", "write 200, 2xx, 200-399 or a list of them") from None
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 class HttpProbe(Secured):

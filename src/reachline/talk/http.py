@@ -151,7 +151,7 @@ def ranges(text: str) -> tuple[tuple[int, int], ...]:
     """`200-299,404` as ((200, 299), (404, 404)); ValueError says the rule."""
     found = []
     for part in listed(text):
-        match = re.fullmatch(r"([1-5]\d\d)(?:\s*-\s*([1-5]\d\d))?|([1-5])xx", part)
+        match = re.fullmatch(r"([1-5][0-9]{2})(?:\s*-\s*([1-5][0-9]{2}))?|([1-5])xx", part)
         if not match:
             raise ValueError("must be statuses or ranges of them, e.g. 200-299,404 or 2xx")
         low, high, hundreds = match.groups()
