@@ -19,8 +19,10 @@ from reachline.wire import icmp
 
 __all__ = ["BATCH", "REPLIES", "Batched", "Buffers", "Post", "Reply", "Single", "raw_address"]
 
-BATCH: Final = 16
-"""Requests handed over in one call: 64 are 2 % cheaper, and four times as long on their way to the kernel."""
+BATCH: Final = 64
+"""Requests handed over in one call: all that begin in a turn. A tenth cheaper than 16 at a time, and only where so many are due
+within a millisecond.
+"""
 REPLIES: Final = 64
 """Replies taken in one call."""
 _AGAIN: Final = frozenset((errno.EAGAIN, errno.EINTR))
