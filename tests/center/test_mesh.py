@@ -220,6 +220,20 @@ def test_where_no_answer_comes_what_arrives_tells_which_way_is_dead(arrives_ther
     assert (found["state"], found["losing"]) == ("silent", losing)
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "losing", "lost_back"),
+    [(1, 1, "both", 15), (1, 2, "forward", 0), (1, 0, "forward", 0), (0, 1, "", 0), (2, 1, "reverse", 0)],
+)
+def test_an_outage_of_both_ways_is_not_called_one_of_the_way_there(here, there, losing, lost_back):
+    """Each end counts it all on its own way there: what never arrived had no way back to be lost on."""
+    made = matrix(a=[report("b", forward_lost=15, loss=here)], b=[report("a", forward_lost=15, loss=there)])
+
+    found = ways(made)["a", "b"]
+
+    assert (found["losing"], found["lost_back"]) == (losing, lost_back)
+    assert ways(made, now=FRESH + 1)["a", "b"]["losing"] == ""
+
+
 def test_while_one_end_says_nothing_no_way_is_called_dead():
     found = ways(matrix(a=[report("b", silent_ms=None, asked_ms=None)]))["a", "b"]
 

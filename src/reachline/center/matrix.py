@@ -92,6 +92,8 @@ class Ways(NamedTuple):
         loss, delay = Way(found.loss), Way(found.delay)
         if not is_own:
             there, back, loss, delay = back, there, _TURNED.get(loss, loss), _TURNED.get(delay, delay)
+        elif state == "heard" and mirrored is not None and self._state(mirrored) == "heard":
+            loss, back = _completed(loss, back, mirrored.report)
         if state == "silent":
             loss, delay = self._dead(one, other), Way.NEITHER
         return {
@@ -149,6 +151,16 @@ class Ways(NamedTuple):
         return asked is not None and asked <= self.silent_ms // 2
 
 
+def _completed(loss: Way, back: _Side, other: MeshReport) -> tuple[Way, _Side]:
+    """The loss with what the other end is certain of on its way here.
+
+    A probe that is lost on the way there never tried the way back: who asks sees an outage of both ways as one of the first alone.
+    """
+    if loss is not Way.FORWARD or not other.loss & Way.FORWARD:
+        return loss, back
+    return Way.BOTH, _Side(other.sent, other.forward_lost, back.rise_us)
+
+
 def is_troubled(way: MeshWay) -> bool:
     """Whether there is more to say of it than its figures."""
     return way["state"] != "heard" or bool(way["losing"] or way["delayed"])
@@ -167,7 +179,7 @@ def told_way(way: MeshWay) -> str:
     if way["losing"] in ("forward", "both"):
         texts.append(f"loses {way['lost']} of {way['sent']} probes {there}")
     if way["losing"] in ("reverse", "both"):
-        texts.append(f"loses {way['lost_back']} of {way['sent_back']} answers {back}")
+        texts.append(f"loses {way['lost_back']} of {way['sent_back']} {back}")
     if way["delayed"] in ("forward", "both"):
         texts.append(f"{words.milliseconds(round(1e6 * (way['rise'] or 0)))} slower than usual {there}")
     if way["delayed"] in ("reverse", "both"):
