@@ -50,7 +50,7 @@ def part(name: str, *peers: Peer, secret: bytes = SECRET, every: int = EVERY, li
 
 
 def told(there: MeshProber, name: str = "b") -> MeshReport:
-    return next(report for report in there.reports() if report.peer == name)
+    return next((report for report in there.reports() if report.peer == name), MeshReport(peer=name))
 
 
 @dataclass
@@ -323,3 +323,31 @@ def test_who_was_silent_for_a_minute_is_asked_a_fifth_as_often_until_it_is_heard
     assert sum(not seen.rests(60_000_001) for _ in range(10)) == 2
     seen.heard_us = 60_000_002
     assert not any(seen.rests(60_000_003) for _ in range(10))
+    seen.length_ms = 50_000  # asked every two seconds: a minute is too few probes to call it silence
+    assert not any(seen.rests(600_000_000) for _ in range(10))
+
+
+def test_who_had_no_time_to_answer_yet_is_not_told_as_silent() -> None:
+    seen = Seen(peer("a", "b", "127.0.0.1:1"), Asking(mesh.identity("a"), 1), 0)
+
+    assert [seen.is_new(at) for at in (0, 4_999_999, 5_000_000)] == [True, True, False]
+    seen.heard_us = 60_000_000
+    assert not seen.is_new(60_000_001)
+    seen.renew(seen.peer, Asking(mesh.identity("a"), 2), 90_000_000)  # the other end may not know the new key yet
+    assert [seen.is_new(at) for at in (90_000_000, 94_999_999, 95_000_000)] == [True, True, False]
+    assert not seen.rests(140_000_000)
+
+
+def test_a_peer_by_name_that_falls_silent_is_looked_up_again() -> None:
+    async def work() -> None:
+        async with MeshProber("a", least_ms=300) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+            b.adopt(part("b"))
+            a.adopt(part("a", peer("a", "b", "localhost:{}".format(b.address.rpartition(":")[2]))))
+            await until(lambda: told(a).sent > 10)
+            seen = a._peers["b"]
+            seen.address = ("127.0.0.9", 9)  # what the name meant before
+            seen.heard_us = seen.asked_us = 1
+
+            await until(lambda: (seen.heard_us or 0) > 1, what="the other address")
+
+    go(work())

@@ -165,6 +165,17 @@ def test_a_short_baseline_says_nothing() -> None:
     assert after(risen, risen, risen, base=12).delay is Way.FORWARD
 
 
+@pytest.mark.parametrize("every", [1, 10, 60])
+def test_a_slow_pace_takes_longer_and_finds_the_same(every: int) -> None:
+    length = 25_000 * every
+    calm = [at(number)._replace(at_ms=length * number) for number in range(40)]
+    risen = [at(40 + number, forward=110_000, forward_lost=1, at_ms=length * (40 + number)) for number in range(15)]
+
+    found = find([*calm, *risen], risen[-1].at_ms, length_ms=length)
+
+    assert (found.sent, found.forward_lost, found.loss, found.delay) == (1_000, 15, Way.FORWARD, Way.FORWARD)
+
+
 def test_void_intervals_are_no_evidence() -> None:
     risen = {"forward": 110_000, "forward_lost": 20, "void": True}
 

@@ -125,10 +125,12 @@ class MeshProber:
         log.info("mesh_adopted", extra={"peers": len(self._order), "answers_at": self.address})
 
     def reports(self) -> tuple[MeshReport, ...]:
-        """What is known of every peer now."""
+        """What is known now of every peer that had the time to answer, or that cannot be asked."""
         now_us, answers = self._now_us(), self._responder
         return tuple(
-            seen.report(now_us, answers.asked_ms(seen.peer.agent) if answers else None) for seen in self._order
+            seen.report(now_us, answers.asked_ms(seen.peer.agent) if answers else None)
+            for seen in self._order
+            if seen.error or not seen.is_new(now_us)
         )
 
     def _listen(self, where: str) -> None:
@@ -160,7 +162,7 @@ class MeshProber:
             seen = Seen(peer, self._asking(), now_us)
             self._find(seen)
         else:
-            seen.peer, seen.asking = peer, self._asking()
+            seen.renew(peer, self._asking(), now_us)
         return seen
 
     def _asking(self) -> Asking:
@@ -197,6 +199,7 @@ class MeshProber:
         count = len(self._order)
         self._gap = max(interval_ms / 1_000 / count, _LEAST_GAP)
         for place, seen in enumerate(self._order):
+            seen.length_ms = self._length_ms
             if seen.closes_us <= now_us:
                 seen.closes_us = now_us + self._length_ms * 1_000 * (place + 1) // count
         self._due = self._loop.time() + self._gap
@@ -217,14 +220,16 @@ class MeshProber:
             self._due += self._gap
             self._turn = (self._turn + 1) % len(self._order)
             self._ask(self._order[self._turn])
+        else:
+            self._due = max(self._due, now)
         self._timer = self._loop.call_at(max(self._due, now + _WAKE), self._fire)
 
     def _ask(self, seen: Seen) -> None:
         now_us = self._now_us()
         if now_us >= seen.closes_us:
             seen.close(now_us, length_ms=self._length_ms, void=self._void_us >= seen.opened_us)
-            if seen.family == 0 or seen.heard_us is None:
-                self._find(seen)
+            if seen.family == 0 or seen.heard_us is None or seen.is_silent(now_us):
+                self._find(seen)  # a name may mean another address now
         if seen.family == 0 or seen.rests(now_us) or (sock := self._socket(seen)) is None:
             return
         if seen.asking.is_over:

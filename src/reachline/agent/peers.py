@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from reachline.core.direction import INTERVALS, Finding, Interval, find
+from reachline.core.direction import INTERVALS, LENGTH_MS, Finding, Interval, find
 from reachline.net.stamped import Address
 from reachline.wire.frame import MeshReport, Peer
 from reachline.wire.mesh import Reply
@@ -13,14 +13,12 @@ from reachline.wire.mesh_sides import Asking
 
 __all__ = ["INTERVAL_MS", "Seen", "interval_of"]
 
-INTERVAL_MS: Final = 5_000
+INTERVAL_MS: Final = LENGTH_MS
 """An interval's length: the lowest of 25 probes is the path's own delay but for steady load."""
 _PROBES: Final = 25
 """Probes an interval holds at least: a slow pace makes intervals longer, not poorer."""
-
-
-_SILENT_US: Final = 60_000_000
-"""Longer than a restart takes…"""
+_SILENT_INTERVALS: Final = 12
+"""A minute, longer than a restart takes…"""
 _SELDOM: Final = 5
 """…and then once a second is soon enough to find an agent back."""
 
@@ -35,14 +33,15 @@ class Seen:
 
     __slots__ = (
         "address",
+        "asked_us",
         "asking",
-        "born_us",
         "closes_us",
         "error",
         "family",
         "finding",
         "heard_us",
         "intervals",
+        "length_ms",
         "opened_us",
         "peer",
         "turns",
@@ -56,7 +55,9 @@ class Seen:
         self.error = ""
         """Why nothing can be sent now."""
         self.heard_us: int | None = None
-        self.born_us = self.opened_us = self.closes_us = now_us
+        self.asked_us = self.opened_us = self.closes_us = now_us
+        """Since when it is asked by this key; when the interval began, and when it ends."""
+        self.length_ms = INTERVAL_MS
         self.turns = 0
         self.intervals: deque[Interval] = deque(maxlen=INTERVALS)
         self.finding = Finding()
@@ -68,21 +69,36 @@ class Seen:
             self.heard_us = max(at_us, self.heard_us or 0)
         return is_news
 
+    def renew(self, peer: Peer, asking: Asking, now_us: int) -> None:
+        """It is to be asked anew, by another key: losses count from the first answer on, and silence from now."""
+        self.peer, self.asking, self.asked_us = peer, asking, now_us
+
+    def is_new(self, now_us: int) -> bool:
+        """Whether it may not have had the time to answer: nobody calls that silence."""
+        is_heard = self.heard_us is not None and self.heard_us >= self.asked_us
+        return not is_heard and now_us - self.asked_us < 1_000 * self.length_ms
+
+    def is_silent(self, now_us: int) -> bool:
+        """Whether it did not answer for a minute, or as much longer as its intervals are."""
+        quiet_us = now_us - max(self.heard_us or 0, self.asked_us)
+        return quiet_us > _SILENT_INTERVALS * 1_000 * max(self.length_ms, INTERVAL_MS)
+
     def rests(self, now_us: int) -> bool:
-        """Whether this turn is left out: who was silent for a minute is asked a fifth as often."""
+        """Whether this turn is left out: who is silent is asked a fifth as often."""
         self.turns += 1
-        is_silent = now_us - (self.heard_us or self.born_us) > _SILENT_US
-        return is_silent and self.turns % _SELDOM > 0
+        return self.is_silent(now_us) and self.turns % _SELDOM > 0
 
     def close(self, now_us: int, *, length_ms: int, void: bool) -> None:
-        """The interval is over: what do all of them say?"""
-        self.intervals.append(self.asking.close(now_us // 1_000, void=void))
-        self.finding = find(self.intervals, now_us // 1_000, held=self.finding.loss)
+        """The interval is over, the next one has `length_ms`: what do all of them say?"""
+        now_ms, self.length_ms = now_us // 1_000, length_ms
+        self.intervals.append(self.asking.close(now_ms, void=void))
+        self.finding = find(self.intervals, now_ms, held=self.finding.loss, length_ms=length_ms)
         self.opened_us, self.closes_us = now_us, now_us + length_ms * 1_000
 
     def report(self, now_us: int, asked_ms: int | None) -> MeshReport:
         """For the next heartbeat; `asked_ms` is since its last question came here."""
-        found, newest = self.finding, next((one for one in reversed(self.intervals) if one.rtt_us is not None), None)
+        newest = None if self.is_silent(now_us) else self._newest()
+        found = self.finding
         return MeshReport(
             peer=self.peer.agent,
             silent_ms=None if self.heard_us is None else max(now_us - self.heard_us, 0) // 1_000,
@@ -100,3 +116,7 @@ class Seen:
             drift_ppb=found.drift_ppb,
             stepped=found.stepped,
         )
+
+    def _newest(self) -> Interval | None:
+        """The newest interval with an answer."""
+        return next((one for one in reversed(self.intervals) if one.rtt_us is not None), None)

@@ -15,15 +15,17 @@ from typing import Final, NamedTuple
 
 from reachline.core.zone import is_over, wilson_at_least
 
-__all__ = ["HORIZON_MS", "INTERVALS", "LIMIT_US", "SECURE_MILLI", "Finding", "Interval", "Way", "find"]
+__all__ = ["INTERVALS", "LENGTH_MS", "LIMIT_US", "Finding", "Interval", "Way", "find"]
 
+LENGTH_MS: Final = 5_000
+"""Of an interval at the usual pace; a slower one makes all spans here as much longer."""
 INTERVALS: Final = 180
-"""Kept for a finding: a quarter of an hour of 5 s. A rise is named until nine tenths of them have it: then it is the new base."""
-HORIZON_MS: Final = 200_000
+"""Kept for a finding: a quarter of an hour. A rise is named until nine tenths of them have it: then it is the new base."""
+_HORIZON_MS: Final = 40 * LENGTH_MS
 """Losses are counted this far back: 1 000 probes at five a second, of which 2 % are 20, and 9 are the least that name a way."""
 _NEWEST: Final = 3
 """A rise must be in each of the newest intervals with an answer (15 s): one delayed burst is none."""
-_RECENT_MS: Final = 30_000
+_RECENT_MS: Final = 6 * LENGTH_MS
 """Intervals older than that say nothing of now."""
 _BASE: Final = 12
 """Intervals at the base that a baseline needs: a minute. With fewer, drift cannot be told from a rise."""
@@ -35,11 +37,9 @@ _DRIFT_PPB: Final = 1_000_000
 """Twice what NTP may slew a clock by (500 ppm). A difference that moves faster is no drift."""
 _MOST_US: Final = 3_600_000_000
 """An hour: no path holds a datagram that long, a peer that lies may say so."""
-
-_ENTER_MILLI: Final = 10
-_EXIT_MILLI: Final = 5
+_ENTER_MILLI, _EXIT_MILLI = 10, 5
 """Loss is named from 1 % on where its Wilson bound clears 0.5 %: the limits of `loss` and the gate that the judge has…"""
-SECURE_MILLI: Final = 2_576
+_SECURE_MILLI: Final = 2_576
 """…but at one in 200 rather than one in 20 (z of 99.5 %): it is looked at anew every five seconds, not once a heartbeat."""
 _EVEN_MILLI: Final = 500
 _WAY_MILLI: Final = 3_000
@@ -119,16 +119,17 @@ class _Point(NamedTuple):
     """Half the difference: the clocks, while both ways are at their base."""
 
 
-def find(intervals: Sequence[Interval], now_ms: int, *, held: Way = Way.NEITHER) -> Finding:
-    """What the intervals (oldest first) say at `now_ms`. `held` is the loss found before: it stays until it is below its exit."""
-    counted = [one for one in intervals if not one.void and one.at_ms > now_ms - HORIZON_MS]
+def find(intervals: Sequence[Interval], now_ms: int, *, held: Way = Way.NEITHER, length_ms: int = LENGTH_MS) -> Finding:
+    """What the intervals (oldest first, each `length_ms`) say at `now_ms`. `held` is the loss found before: it stays until its exit."""
+    longer = max(length_ms, LENGTH_MS)
+    counted = [one for one in intervals if not one.void and one.at_ms > now_ms - _HORIZON_MS * longer // LENGTH_MS]
     sent, replied = sum(one.sent for one in counted), sum(one.replied for one in counted)
     forward = min(max(sum(one.forward_lost for one in counted), 0), sent)
     reverse = min(max(sum(one.reverse_lost for one in counted), 0), replied)
     loss = _lossy(forward, sent, reverse, replied, held=held)
     found = Finding(loss, Way.NEITHER, sent, forward, replied, reverse)
     points, stepped = _since_step(_points(intervals))
-    return _delayed(found._replace(stepped=stepped), points, now_ms)
+    return _delayed(found._replace(stepped=stepped), points, now_ms - _RECENT_MS * longer // LENGTH_MS)
 
 
 def _lossy(forward: int, sent: int, reverse: int, replied: int, *, held: Way) -> Way:
@@ -150,7 +151,7 @@ def _lossy(forward: int, sent: int, reverse: int, replied: int, *, held: Way) ->
 def _is_lossy(lost: int, of: int, *, held: bool) -> bool:
     if of < _LEAST:
         return False
-    return is_over(lost, of, level=_ENTER_MILLI, leave=_EXIT_MILLI, held=held, z_milli=SECURE_MILLI)
+    return is_over(lost, of, level=_ENTER_MILLI, leave=_EXIT_MILLI, held=held, z_milli=_SECURE_MILLI)
 
 
 def _points(intervals: Sequence[Interval]) -> list[_Point]:
@@ -183,9 +184,9 @@ def _limit(round_trip: int) -> int:
     return max(LIMIT_US, round_trip // _LIMIT_PART)
 
 
-def _delayed(found: Finding, points: Sequence[_Point], now_ms: int) -> Finding:
-    """The finding with what the lowest delays say."""
-    newest = [point for point in points[-_NEWEST:] if point.at_ms >= now_ms - _RECENT_MS]
+def _delayed(found: Finding, points: Sequence[_Point], since_ms: int) -> Finding:
+    """The finding with what the lowest delays say; what was before `since_ms` is not now."""
+    newest = [point for point in points[-_NEWEST:] if point.at_ms >= since_ms]
     base = _at_base(points)
     if len(base) < _BASE or len(newest) < _NEWEST:
         return found

@@ -80,7 +80,7 @@ class MeshSettings(Settings):
     enabled: bool = Field(True, description="False: agents neither ask nor answer each other.")
     every: Annotated[Duration, Field(ge=0.02, le=60)] = Field(
         0.2,
-        description="One probe to each other agent: at five a second 2 % of loss are named in two minutes. Of n agents n² are asked.",
+        description="One probe to each other agent: at five a second 2 % of loss are named in two minutes, at one a second in ten. Of n agents n² are asked.",
     )
     peers: int = Field(
         100,
