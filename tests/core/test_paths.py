@@ -33,10 +33,18 @@ def whole(port: int) -> bool:
 
 
 class World:
-    """One line, five connects from the kernel's own (even) ports each `every`, and the tries that `Paths` asks for."""
+    """One line, five connects from ports of the kernel's own choice each `every`, and the tries that `Paths` asks for."""
 
-    def __init__(self, dead: Callable[[int], bool], *, loss: float = 0.0, seed: int = 1, every: float = 2.0) -> None:
-        self.dead, self.loss, self.every = dead, loss, every
+    def __init__(
+        self,
+        dead: Callable[[int], bool],
+        *,
+        loss: float = 0.0,
+        seed: int = 1,
+        every: float = 2.0,
+        in_use: Callable[[int], bool] = whole,
+    ) -> None:
+        self.dead, self.loss, self.every, self.in_use = dead, loss, every, in_use
         self.rng, self.paths, self.now = Random(seed), Paths(PORTS), 0.0
         self.tries = 0
         self.passed = -1.0
@@ -48,15 +56,24 @@ class World:
         while self.now < until and not (named and self.paths.finding and self.paths.finding.parts):
             if self.now >= self._next_round:
                 self._next_round += self.every
-                for _ in range(5):
-                    self._connect(2 * self.rng.randrange(PORTS.start // 2, PORTS.stop // 2 - 1), None)
+                for number in range(5):
+                    self._connect(self._choice(is_odd=number % 2), None)
             if (port := self.paths.draw(self.now, self.rng)) is not None:
                 assert port in PORTS
                 self.tries += 1
-                self._connect(port, self.now)
+                if self.in_use(port):
+                    self.paths.ended(port, End.UNUSABLE, self.now)
+                else:
+                    self._connect(port, self.now)
             self._end()
             self.now += GAP
         return self.now
+
+    def _choice(self, *, is_odd: int) -> int:
+        """A port as the kernel chooses it."""
+        while self.in_use(port := 2 * self.rng.randrange(PORTS.start // 2, PORTS.stop // 2 - 1) + is_odd):
+            pass
+        return port
 
     def _connect(self, port: int, began: float | None) -> None:
         # A regular connect sends three SYNs in its four seconds, a try one.
@@ -80,8 +97,15 @@ class World:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     ("dead", "parts"),
-    [(crc(8, 3), 8), (crc(4, 1), 4), (crc(2, 0), 2), (crc(16, 5), 16), (crc(8, 3, 5), 4), (modulo(8, 6), 8)],
-    ids=["crc8", "crc4", "crc2", "crc16", "crc8-two", "modulo8"],
+    [
+        (crc(8, 3), 8),
+        (crc(4, 1), 4),
+        (crc(2, 0), 2),
+        (crc(8, 3, 5), 4),
+        (modulo(8, 6), 8),
+        (modulo(8, 5), 8),
+    ],
+    ids=["crc8", "crc4", "crc2", "crc8-two", "modulo8-even", "modulo8-odd"],
 )
 def test_one_dead_path_of_n_is_named_within_a_minute(dead: Callable[[int], bool], parts: int, seed: int) -> None:
     world = World(dead, seed=seed)
@@ -93,6 +117,16 @@ def test_one_dead_path_of_n_is_named_within_a_minute(dead: Callable[[int], bool]
     assert world.paths.finding.parts == parts
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_one_of_sixteen_takes_a_little_longer_to_be_sure(seed: int) -> None:
+    world = World(crc(16, 5), seed=seed)
+
+    world.run(100)
+
+    assert world.paths.finding is not None
+    assert world.paths.finding.parts == 16
+
+
 def test_a_dead_residue_is_named_as_a_bucket_sooner_than_by_its_share() -> None:
     plain, hashed = World(modulo(8, 6)), World(crc(8, 3))
 
@@ -102,6 +136,19 @@ def test_a_dead_residue_is_named_as_a_bucket_sooner_than_by_its_share() -> None:
     assert plain.paths.finding.pattern == Pattern(8, 6)
     assert hashed.paths.finding is not None
     assert hashed.paths.finding.pattern is None
+
+
+@pytest.mark.parametrize("bad", range(8))
+def test_ports_in_use_do_not_bend_the_share(bad: int) -> None:
+    """Nine even ports of ten belong to somebody else."""
+    world = World(modulo(8, bad), in_use=lambda port: port % 2 == 0 and not crc(10, 3)(port))
+
+    world.run(60, named=True)
+
+    found = world.paths.finding
+    assert found is not None
+    assert found.parts == 8
+    assert found.dead / found.tried == pytest.approx(1 / 8, abs=0.08)
 
 
 @settings(max_examples=15)

@@ -72,6 +72,8 @@ class Sources:
         if not (_IPV4(host) or is_address(host)):
             return self._given or _ANY
         if not self._given:
+            if line.interface:
+                return _ANY  # which may be another one than the route takes
             return sources.beside(host, self._groups) or _ANY
         return tuple(own for own in self._given if (":" in own) == (":" in host)) or _ANY
 

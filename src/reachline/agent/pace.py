@@ -108,11 +108,13 @@ class Pace:
     def has_room(self, claims: Sequence[Claim], now: Seconds) -> bool:
         """Whether one more attempt may go at once, beside all rounds; it is taken then. Nothing is counted where not."""
         single = [claim._replace(attempts=1) for claim in claims]
+        if self.limits.rate is not None and self.free > now:
+            return False
+        if isinstance(self._buckets.take(single, now, now), str):
+            return False
         if self.limits.rate is not None:
-            if self.free > now:
-                return False
             self.free = max(self.free, now - SPARE) + 1 / self.limits.rate
-        return not isinstance(self._buckets.take(single, now, now), str)
+        return True
 
     def skip(self, cause: Skip, rounds: int = 1) -> None:
         """Rounds were left out."""

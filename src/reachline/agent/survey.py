@@ -18,6 +18,7 @@ from reachline.agent.probed import Probed
 from reachline.core.paths import End, Paths
 from reachline.core.shares import Finding
 from reachline.model import Failure, Kind, Seconds
+from reachline.net import sources
 from reachline.net.engine import Engine, Job
 from reachline.talk import build
 
@@ -31,12 +32,21 @@ _AT_ONCE: Final = 8
 """Lines with a question at once: 200 tries a second. A path that many lines share is found on these."""
 
 
-class _Case(NamedTuple):
-    """One line in question, and how its suspect attempt left."""
+_MOST: Final = 64
+"""Lines asked about or asked again from time to time: enough to see what is dead, and 200 tries a second at the very most."""
 
-    probed: Probed
-    paths: Paths
-    job: Job
+
+class _Case:
+    """One line in question, and how its suspect attempt left. Written by the surveyor."""
+
+    __slots__ = ("flying", "job", "paths", "probed", "source")
+
+    def __init__(self, probed: Probed, paths: Paths, job: Job) -> None:
+        self.probed, self.paths, self.job = probed, paths, job
+        self.flying = 0
+        """Tries under way."""
+        self.source = job.source
+        """Bound with the port: on all addresses of this machine a port is in use more often than on one."""
 
 
 class _Try(NamedTuple):
@@ -69,12 +79,16 @@ class Surveyor:
         now = self._loop.time()
         case = self._cases.get(probed.base)
         if case is None:
-            if sum(other.paths.due(now) == now for other in self._cases.values()) >= _AT_ONCE:
+            asking = sum(bool(other.flying) for other in self._cases.values())
+            if asking >= _AT_ONCE or len(self._cases) >= _MOST:
                 return
-            case = self._cases[probed.base] = _Case(probed, probed.paths or Paths(self._ports), job)
-            probed.paths = case.paths
-        if case.job.source == job.source:
-            case.paths.suspect(port, now)
+            case = _Case(probed, probed.paths or Paths(self._ports), job)
+            case.source = job.source or sources.chosen(self._engine.address(job))
+        if case.job.source != job.source:
+            return
+        case.paths.suspect(port, now)
+        if case.paths.due(now) is not None:
+            self._cases[probed.base], probed.paths = case, case.paths
             self._arm(now)
 
     def ended(self, token: int, failure: Failure | None) -> None:
@@ -82,21 +96,28 @@ class Surveyor:
         if (tried := self._tries.pop(token, None)) is None:
             return
         now, (case, port, began) = self._loop.time(), tried
+        case.flying -= 1
         before, end = case.paths.finding, _end_of(failure, passed=case.probed.passed >= began)
         if end is End.ANSWERED:
             case.probed.passed = now
         case.paths.ended(port, end, now)
         if _tell(case, before, case.paths.finding):
             self._told(case.probed)
-        if case.paths.is_idle:
-            self._close(case)
-        else:
+        if case.flying or case.paths.due(now) is not None:
             self._arm(now)
+            return
+        # Nothing is left to ask. What was learnt stays: after a survey that found nothing there is peace for a while.
+        del self._cases[case.probed.base]
+        if case.paths.is_idle:
+            case.probed.paths = None
 
     def forget(self, probed: Probed) -> None:
         """The line is not probed any more."""
-        if case := self._cases.get(probed.base):
-            self._close(case)
+        probed.paths = None
+        if (case := self._cases.pop(probed.base, None)) is None:
+            return
+        for token in [token for token, tried in self._tries.items() if tried.case is case]:
+            del self._tries[token]
 
     def close(self) -> None:
         """No more tries."""
@@ -104,12 +125,6 @@ class Surveyor:
             self._timer.cancel()
         self._cases.clear()
         self._tries.clear()
-
-    def _close(self, case: _Case) -> None:
-        del self._cases[case.probed.base]
-        case.probed.paths = None
-        for token in [token for token, tried in self._tries.items() if tried.case is case]:
-            del self._tries[token]
 
     def _arm(self, now: Seconds) -> None:
         """Set the timer for the next try that is due, a gap after the last at the earliest."""
@@ -137,8 +152,11 @@ class Surveyor:
         """A connect and nothing else, given up at the timeout: its SYN is not sent again."""
         token = next(self._tokens)
         self._tries[token] = _Try(case, port, now)
+        case.flying += 1
         probe = build(Kind.TCP, case.job.endpoint, {})
-        self._engine.start(replace(case.job, token=token, probe=probe, patience=0.0, port=port), at=now)
+        self._engine.start(
+            replace(case.job, token=token, probe=probe, patience=0.0, source=case.source, port=port), at=now
+        )
 
 
 def _end_of(failure: Failure | None, *, passed: bool) -> End:

@@ -5,8 +5,6 @@ A connect that nobody answered while others of its line got through is tried aga
 was lost, and that is all. If it fails every time, its port leads to a dead path, and a survey follows: connects from ports
 drawn evenly over the whole range, which the kernel's own choice is not (Linux gives `connect` even ports only). The survey's
 dead share, with its interval, says 1/n. Known dead ports are asked again from time to time, so that a repair is seen.
-
-Tries are no evidence on the line: they are not independent of one another, and ask about ports, not about traffic.
 """
 
 from __future__ import annotations
@@ -23,8 +21,10 @@ __all__ = ["FAILS", "SURVEY", "End", "Paths"]
 
 FAILS: Final = 3
 """Failures in a row, each a second apart at least, that make a port dead: of single losses of 10 % one port in a thousand."""
-SURVEY: Final = 512
-"""Ports of a survey at most: they tell 1/8 from 1/16 and 1/4 in 99 of 100 runs, in half a minute."""
+SURVEY: Final = 1_024
+"""Ports of a survey at most: they tell 1/16 from its neighbours…"""
+_ENOUGH: Final = 512
+"""…as these tell 1/8 in 99 of 100 runs: from here on the likeliest is said, sure or not."""
 _STAGE: Final = 64
 """After so many, and after twice as many each time, a survey is looked at: is the answer sure? In between it is not, for a living
 port is known at once and a dead one after seconds, so that whoever looks meanwhile sees too few dead.
@@ -71,10 +71,12 @@ class Paths:
         "_tries",
         "_voids",
         "_waiting",
+        "_whole",
     )
 
     def __init__(self, ports: range) -> None:
         self._ports = ports
+        self._whole = min(SURVEY, len(ports) // 2)  # a small range is not drawn empty
         self._doubted: dict[int, int] = {}
         """Failures in a row of ports whose end is not known yet…"""
         self._waiting: list[int] = []
@@ -88,7 +90,7 @@ class Paths:
         self._said: Finding | None = None
         """What the last survey found."""
         self._is_resting = False
-        """An answer stands until `_anew`, even where it is none; known dead ports are asked `_again`."""
+        """The survey is over until `_anew`; known dead ports are asked `_again`."""
         self._forget()
 
     def _forget(self) -> None:
@@ -122,12 +124,14 @@ class Paths:
             self._controls = 0 if self._may_draw() else _CONTROLS
             return self._waiting.pop(0)
         if self._may_draw():
-            port = self._fresh(rng)
+            # As many odd as even ones: most even ports may be in use, and paths may be chosen by that very bit.
+            odd = sum(port % 2 for port in self._drawn)
+            port = self._fresh(rng, 2 * odd < len(self._drawn))
             self._drawn.add(port)
             return port
         if self._wants_control():
             self._controls -= 1
-            return self._fresh(rng)
+            return self._fresh(rng, rng.random() < 0.5)
         return None
 
     def ended(self, port: int, end: End, now: Seconds) -> None:
@@ -162,7 +166,7 @@ class Paths:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to remember: as good as new."""
+        """Whether there is nothing to remember."""
         return not (self._is_resting or self._doubted or self._known)
 
     # -- ours --------------------------------------------------------------------------------------------------------------
@@ -170,11 +174,6 @@ class Paths:
     @property
     def _dead(self) -> int:
         return sum(not alive for alive in self._survey.values())
-
-    @property
-    def _whole(self) -> int:
-        """Ports of a whole survey: a small range is not drawn empty."""
-        return min(SURVEY, len(self._ports) // 2)
 
     def _doubt(self, port: int, fails: int) -> None:
         self._doubted[port] = fails
@@ -186,10 +185,11 @@ class Paths:
     def _wants_control(self) -> bool:
         return self._controls > 0 and bool(self._doubted)
 
-    def _fresh(self, rng: Random) -> int:
-        while (port := rng.choice(self._ports)) in self._drawn or port in self._doubted or port in self._known:
-            pass
-        return port
+    def _fresh(self, rng: Random, is_odd: bool) -> int:
+        while True:
+            port = rng.choice(self._ports)
+            if port % 2 == is_odd and not (port in self._drawn or port in self._doubted or port in self._known):
+                return port
 
     def _give_up(self) -> None:
         self._voids += 1
@@ -218,17 +218,19 @@ class Paths:
             self._conclude(now)
 
     def _conclude(self, now: Seconds) -> None:
-        """Is the survey over, because the answer is sure or there is nothing more to ask?"""
+        """What does the survey say so far, and is it over: because that is sure, or there is nothing more to ask?"""
         known = {port for port, alive in self._known.items() if not alive}
         shown = pattern_of(known, [port for port, alive in self._survey.items() if alive])
         parts, is_sure = (shown.parts, True) if shown else parts_of(self._dead, len(self._survey))
-        if not is_sure and self._goal < self._whole:
+        by_loss = (self._missed / max(1, self._tries)) ** FAILS
+        is_found = shown or is_beyond(self._dead, len(self._survey), by_loss)
+        is_over = is_sure or self._goal >= self._whole
+        if is_over or self._goal >= _ENOUGH:
+            self._said = Finding(self._dead, len(self._survey), parts, shown) if is_found else None
+        if not is_over:
             self._goal = min(2 * self._goal, self._whole)
             return
-        by_loss = (self._missed / max(1, self._tries)) ** FAILS
-        found = shown or is_beyond(self._dead, len(self._survey), by_loss)
-        self._said = Finding(self._dead, len(self._survey), parts, shown) if found else None
-        self._is_resting, self._again, self._anew = True, now + _AGAIN if found else math.inf, now + _ANEW
+        self._is_resting, self._again, self._anew = True, now + _AGAIN if is_found else math.inf, now + _ANEW
         self._drawn.clear()
         self._survey.clear()
 
