@@ -383,17 +383,18 @@ def test_a_pipe_in_a_reason_does_not_break_the_report() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "target", "options"),
     [
-        ("https://a.test/x?y=1", Kind.HTTP, "https://a.test/x?y=1", {}),
-        ("tls://a.test", Kind.TLS, "tls://a.test", {}),
+        ("https://a.test/x?y=1", Kind.HTTP, "https://a.test:443/x?y=1", {}),
+        ("tls://a.test", Kind.TLS, "tls://a.test:443", {}),
         ("dns://a.test", Kind.DNS, "dns://", {"name": "a.test"}),
-        ("dns://a.test@10.0.0.2", Kind.DNS, "dns://10.0.0.2", {"name": "a.test"}),
+        ("dns://a.test@10.0.0.2", Kind.DNS, "dns://10.0.0.2:53", {"name": "a.test"}),
         (
             "dns://a.test@[2001:db8::1]:5353?type=AAAA",
             Kind.DNS,
             "dns://[2001:db8::1]:5353",
             {"name": "a.test", "type": "AAAA"},
         ),
-        ("dns://10.0.0.2/a.test", Kind.DNS, "dns://10.0.0.2/a.test", {}),
+        ("redis://u:p@h", Kind.REDIS, "redis://h:6379", {"user": "u", "password": "p"}),
+        ("dns://10.0.0.2/a.test", Kind.DNS, "dns://10.0.0.2:53/a.test", {}),
     ],
 )
 def test_targets_become_plans(text: str, kind: Kind, target: str, options: dict[str, str]) -> None:

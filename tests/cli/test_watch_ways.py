@@ -73,6 +73,8 @@ def test_the_way_is_taken_off_the_target_and_a_page_keeps_its_query(text: str, u
         ("tcp://10.0.0.1:1?family=6", "has an IPv4 address, but family=6; drop family"),
         ("tcp://h:1?family=6&via=http://p:1", "cannot choose a family: the proxy resolves the name"),
         ("tls://h?verify=maybe", "verify: must be true or false"),
+        ("redis://u:p?w@h:6379", "has ?, # or & within a user or password; percent-encode them: %3F, %23, %26"),
+        ("tcp://h:1?via=socks5://u:1&2@p:1", "has ?, # or & within a user or password"),
         ("icmp://h?size=1", "size: must be a whole number from 8"),
     ],
 )
@@ -93,6 +95,10 @@ def test_a_way_that_cannot_be_gone_is_told_in_words(text: str, expected: str) ->
         "icmp://h?via=socks5://bob:geheim@p:1",
         "tcp://h:1?via=socks5://bob:ge,heim:geheim@p:1",
         "redis://h?password=geheim&db=x",
+        "redis://bob:geheim?geheim@h",
+        "redis://bob:geheim#geheim@h/1",
+        "tcp://h:1?via=socks5://bob:geheim&geheim@p:1",
+        "https://h/?via=socks5://bob:1%61#geheim@p:1",
         "https://h/#headers=Authorization%3A%20geheim&expect=x",
     ],
 )

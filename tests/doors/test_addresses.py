@@ -110,12 +110,18 @@ def test_any_text_is_a_target_or_is_refused_in_words(text: str) -> None:
         "socks5://bob:ge@he/im:geheim@h",
         "http://:geheim@h",
         "redis://bob:ge heim geheim@h",
+        "redis://geheim@h",
         "redis://bob:x\n@ geheim@h",
     ],
 )
 def test_a_password_is_masked_in_broken_urls_too(text: str) -> None:
     assert "geheim" not in masked(text)
     assert masked(text).endswith(text.rpartition("@")[2])
+
+
+@pytest.mark.parametrize("text", ["dns://a.test@10.0.0.2:5353", "tcp://10.0.0.1:443", "socks5://bob@h:1"])
+def test_what_is_no_password_is_shown(text: str) -> None:
+    assert masked(text) == text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from reachline.doors import outbounds
-from reachline.doors.addresses import masked
+from reachline.doors.addresses import has_login, masked
 from reachline.doors.units import refuse
 from reachline.talk.secure import is_address
 
@@ -58,6 +58,11 @@ class _Piece(NamedTuple):
         return self.text.partition("=")[0]
 
     @property
+    def is_cut(self) -> bool:
+        """Whether it is the end of a user and password rather than an option."""
+        return self.is_ours and "@" in self.key
+
+    @property
     def value(self) -> str:
         """A URL as it is keeps its own encoding; all else, a URL that is encoded whole too, is decoded."""
         value = self.text.partition("=")[2]
@@ -69,6 +74,8 @@ def parted(text: str) -> Parted:
 
     A parameter of the page's own that is named like a way is left alone when a letter of it is percent-encoded.
     """
+    if _is_cut(text) or any(piece.is_cut for piece in _pieces(text)):
+        raise refuse("has ?, # or & within a user or password", "percent-encode them: %3F, %23, %26")
     said: dict[str, list[str]] = {}
     url, rest = _url(text), []
     for piece in _pieces(text):
@@ -90,6 +97,10 @@ def parted(text: str) -> Parted:
 
 def shown(text: str) -> str:
     """The target as it may be shown: as it was typed, but for passwords."""
+    if _is_cut(text):
+        return f"{text.partition('://')[0]}://***"
+    if any(piece.is_cut for piece in _pieces(text)):
+        return f"{masked(_url(text))}?***"
     return masked(_url(text)) + "".join(piece.mark + _open(piece) for piece in _pieces(text))
 
 
@@ -101,6 +112,12 @@ def _open(piece: _Piece) -> str:
     if piece.key == "via" and (public := outbounds.without_password(piece.value)) != piece.value:
         return f"via={public}"
     return piece.text
+
+
+def _is_cut(text: str) -> bool:
+    """Whether the login of its URL is cut short by a mark that ends a URL."""
+    url = _url(text)
+    return has_login(text) and "@" not in url and "@" in text[len(url) :].partition("=")[0]
 
 
 def _url(text: str) -> str:
