@@ -92,6 +92,28 @@ def test_a_line_without_a_dead_path_and_an_agent_that_says_nothing_show_none(tmp
     asyncio.run(scenario())
 
 
+def test_what_an_agent_tells_of_a_time_without_a_center_is_not_told_as_now(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_center(tmp_path) as center, center.agent("edge-03") as agent:
+            past = Report(line="payments/a", reading=dead(), detail=Detail(skipped=4, ports=PORTS))
+            await agent.reported({}, reports=(past,), replayed=True, doubt=5, doubts=("its own end was cut off",))
+
+            async def explained() -> str:
+                answer = await center.get("/api/v1/explain/payments/a")
+                return str(answer.json()["text"]) if answer.status_code == 200 else ""
+
+            text = await until(explained, what="an explanation")
+            (reading,) = (await center.json("/api/v1/lines/payments/a"))["readings"]
+
+            assert (reading["replayed"], reading["paths"]["dead"]) == (True, 29)
+            assert "dead_ports" not in (await center.get("/metrics")).text
+            assert TOLD not in text
+            (row,) = (await center.json("/api/v1/agents"))["agents"]
+            assert (row["doubt"], row["doubts"]) == (0, [])
+
+    asyncio.run(scenario())
+
+
 def _status(url: str, line: str | None = None) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
         status.command(line=line, center=url, cluster="", output=Output.TABLE)

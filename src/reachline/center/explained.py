@@ -75,8 +75,11 @@ class Explainer:
         )
 
     def _limits(self, line: LineId) -> Iterator[Beside]:
-        """What vantages found of the paths behind the line, and what their own limits keep from it."""
+        """What vantages that are heard now found of the paths behind the line, and what their own limits keep from it."""
+        since_ms = self._board.clock() - _BEFORE_MS
         for (vantage, _), seen in sorted(self._board.readings.seen(line).items()):
+            if seen.replayed or seen.at_ms < since_ms:
+                continue
             texts = [told_paths(seen.detail.ports)]
             if (skipped := seen.detail.skipped) and (agent := self._board.roster.get(vantage)):
                 why = agent.pacing.limit if agent.pacing else ""
@@ -90,8 +93,8 @@ class Explainer:
         vantages = {vantage for vantage, _ in self._board.readings.seen(line)}
         mesh, host = self._mesh(), known[1].endpoint.host if known else ""
         ends = [agent for agent, address in mesh.agents if host and parts(address)[0] == host]
-        for way in (way for end in ends for way in mesh.ways.rows(agent=end)):
-            if way["vantage"] in vantages and way["peer"] in ends and (text := told_way(way)):
+        for way in mesh.ways.between(vantages, ends):
+            if text := told_way(way):
                 at_ms = now_ms - round(1_000 * way["age"])
                 yield Beside(way["vantage"], self._unix(at_ms), self._clock(at_ms), text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.core import words
@@ -78,6 +78,11 @@ class Ways(NamedTuple):
         pairs |= {(other, one) for one, other in pairs}
         ways = (self.way(*pair) for pair in sorted(pairs) if not agent or agent in pair)
         return [way for way in ways if not only_trouble or is_troubled(way)]
+
+    def between(self, vantages: Iterable[str], ends: Collection[str]) -> Iterator[MeshWay]:
+        """The ways from these vantages to these ends that anybody knows of."""
+        pairs = ((one, other) for one in sorted(vantages) for other in sorted(ends) if one != other)
+        return (self.way(*pair) for pair in pairs if self._word(*pair) or self._word(*reversed(pair)))
 
     def way(self, one: str, other: str) -> MeshWay:
         """The way from one to the other: its own word, or the other's read backwards where that alone is fresh or there."""

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board
+from reachline.center.condition import FRESH_MS
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.frame import Pacing
 from reachline.wire.view import GATES, HEALTHS, Figures
@@ -258,11 +259,12 @@ def _of_paths(board: Board, rows: Sequence[_Row]) -> Iterator[str]:
     skipped = [(f"{row.labels}}}", float(board.readings.skipped(row.standing.line))) for row in rows]
     help_ = "Rounds that agents left out on a line, for their own limits or lateness."
     yield family("line_rounds_skipped_total", "counter", help_, [sample for sample in skipped if sample[1]])
+    since_ms = board.clock() - FRESH_MS
     found = [
         (f'{row.labels},vantage="{escaped(vantage)}"}}', ports.dead / ports.tried)
         for row in rows
         for (vantage, _), seen in board.readings.seen(row.standing.line).items()
-        if (ports := seen.detail.ports) is not None and ports.tried
+        if (ports := seen.detail.ports) is not None and ports.tried and not seen.replayed and seen.at_ms >= since_ms
     ]
     yield family("line_dead_ports_ratio", "gauge", "Source ports that lead nowhere, of those surveyed.", found)
 

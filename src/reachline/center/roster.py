@@ -181,7 +181,7 @@ class Roster:
         """Counts a heartbeat. Sequences rise by one from 1; a part repeats its round's number or has its own."""
         if agent.session != session or heartbeat.agent != agent.id or heartbeat.boot != agent.boot:
             return Arrival.STRANGER
-        agent.last_ms, agent.doubt, agent.doubts = now_ms, heartbeat.doubt, heartbeat.doubts
+        agent.last_ms = now_ms
         place = (heartbeat.sequence, heartbeat.part[0])
         if place <= agent.sequence:
             agent.duplicates += 1
@@ -191,6 +191,7 @@ class Roster:
         agent.sequence = place
         agent.heartbeats += 1
         if not heartbeat.replayed:
+            agent.doubt, agent.doubts = heartbeat.doubt, heartbeat.doubts
             agent.condition.take(heartbeat, now_ms)
             agent.pacing = heartbeat.pacing or agent.pacing
         return Arrival.NEW
