@@ -234,6 +234,29 @@ def test_a_vanished_interface_costs_its_own_lines_alone_and_is_taken_up_again(la
     assert sockets == 2
 
 
+@pytest.mark.skipif(bool(echo_socket.forbidden()), reason=echo_socket.forbidden())
+def test_who_closes_the_engine_when_a_request_cannot_leave_hears_no_more(lab, job):
+    seen = []
+
+    async def main():
+        async with lab() as engine:
+
+            def done(*result):
+                seen.append(result)
+                engine.engine.close()
+
+            absent = [job("icmp://127.0.0.1", source="198.51.100.7", token=number) for number in range(3)]
+            await engine.probe(*absent)
+            engine.engine._launcher.echo._done = done
+            for one in absent:  # by their known routes: in one batch
+                engine.engine.start(one, at=0.0)
+            await until(lambda: seen)
+
+    asyncio.run(main())
+
+    assert [result[1] for result in seen] == [Failure.AGENT]
+
+
 def pinged(address: str) -> bool:
     command = [parts.require("fping"), "-q", "-c1", "-t200", address]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

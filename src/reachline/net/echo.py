@@ -39,8 +39,8 @@ _LARGEST_BATCH: Final = 16_384
 """Bytes a batch may have: its requests leave within microseconds of each other."""
 _EVEN_NS: Final = 1_000_000
 """A batch that took longer was interrupted, and nobody knows between which of its requests."""
-_EXPIRIES: Final = 64
-"""Batches looked at a turn whose time is up."""
+_EXPIRIES: Final = 4
+"""Batches looked at a turn whose time is up: 256 echoes at most, as many as of other attempts."""
 _FULL: Final = frozenset((errno.EAGAIN, errno.EINTR, errno.ENOBUFS))
 """Nothing is wrong with the socket."""
 _ERROR: Final = struct.Struct("=IBBBB")
@@ -89,7 +89,7 @@ class Echo:
     """The machine of ICMP attempts. Written by the engine's thread only."""
 
     __slots__ = (
-        "_buffers", "_done", "_home", "_ident", "_lots", "_muted", "_overdue", "_sockets", "_tokens", "_touched",
+        "_buffers", "_closed", "_done", "_home", "_ident", "_lots", "_muted", "_overdue", "_sockets", "_tokens", "_touched",
         "finished", "flights", "until", "waiting",
     )  # fmt: skip
 
@@ -108,6 +108,7 @@ class Echo:
         self._home, self._done, self._overdue, self._muted, self._tokens = home, done, overdue, muted, tokens
         self._ident = tokens(1)[0] & 0xFFFF
         self._buffers = Buffers()
+        self._closed = False
         self._sockets: dict[Key, _Socket] = {}
         self._lots: dict[tuple[Key, int, int, int], Lot] = {}
         self._touched: list[Lot] = []
@@ -150,7 +151,7 @@ class Echo:
     def _send(self, lot: Lot, starts: list[Start]) -> None:
         """These leave one right after another. One that is refused does not keep the others back."""
         refused = 0
-        while starts:
+        while starts and not self._closed:
             opened = self._sockets.get(lot.key) or self._opened(lot.key, starts)
             if opened is None:
                 return
@@ -302,7 +303,7 @@ class Echo:
         route, lateness = start
         token = route.job.token
         self.finished += 1
-        if token not in self._muted:
+        if token not in self._muted and not self._closed:
             late = overdue or took > route.timeout_us
             self._done(token, failure, rtt, clock, late, sent, lost, 0, note, lateness, None)
 
@@ -332,7 +333,8 @@ class Echo:
             del self.waiting[token]
 
     def close(self) -> None:
-        """Release every socket."""
+        """Release every socket; nobody hears of what is under way."""
+        self._closed = True
         flights = self.flights.take(NEVER, self.flights.size)
         for opened in {*self._sockets.values(), *(flight.opened for flight in flights)}:
             opened.sock.close()
