@@ -23,7 +23,7 @@ from reachline.agent.survey import Surveyor
 from reachline.core import tempo
 from reachline.model import Clock, Failure, Kind, Seconds
 from reachline.net import budget
-from reachline.net.engine import Engine, Job, Phases
+from reachline.net.engine import Counters, Engine, Job, Phases
 from reachline.net.resolve import Resolver
 from reachline.talk.secure import is_address
 from reachline.wire.frame import LinePlan
@@ -169,7 +169,7 @@ class Prober:
     @property
     def shed(self) -> int:
         """Attempts that were not made since the start, for too many were under way."""
-        return self._engine.counters().shed
+        return self._counters().shed
 
     def every(self, probed: Probed) -> Seconds:
         """The interval of a line now, as stretched."""
@@ -181,8 +181,15 @@ class Prober:
 
     def worst_late(self) -> Seconds:
         """How late our own timers fired at worst since this was last asked."""
+        self._counters()
         worst, self._worst_late = self._worst_late, 0.0
-        return max(worst, self._engine.counters().worst_lateness_us / 1e6)
+        return worst
+
+    def _counters(self) -> Counters:
+        """The engine's; what it forgets with the reading is kept here."""
+        read = self._engine.counters()
+        self._worst_late = max(self._worst_late, read.worst_lateness_us / 1e6)
+        return read
 
     # -- what begins and ends ----------------------------------------------------------------------------------------------
 
