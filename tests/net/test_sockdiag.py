@@ -27,6 +27,13 @@ if sys.argv[3] != "0":
     sock.setsockopt(socket.SOL_SOCKET, 36, int(sys.argv[3]))
 sock.connect((sys.argv[1], int(sys.argv[2])))
 sock.send(b"x" * 10)
+if sys.argv[4] == "True":
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(b"x" * 65536)
+    except BlockingIOError:
+        pass
 print("connected", flush=True)
 sys.stdin.read()
 """
@@ -40,9 +47,9 @@ def listening(host: str = "127.0.0.1") -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def other(host: str, port: int, *, mark: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A process of its own with one connection."""
-    command = (sys.executable, "-c", OTHER, host, str(port), str(mark))
+def other(host: str, port: int, *, mark: int = 0, fills: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own with one connection; what `fills` it is never read, so that closed it stays in the table."""
+    command = (sys.executable, "-c", OTHER, host, str(port), str(mark), str(fills))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -51,6 +58,14 @@ def other(host: str, port: int, *, mark: int = 0) -> Iterator[subprocess.Popen[s
     finally:
         process.kill()
         process.communicate()
+
+
+def fill(sock: socket.socket) -> None:
+    """More than its peer, which reads nothing, has room for."""
+    sock.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sock.send(b"x" * 65_536)
 
 
 def look(*wanted: Wanted) -> Looked:
@@ -150,7 +165,8 @@ def test_anothers_connection_still_counts_when_it_is_closed_and_ours_does_not() 
     async def scenario(port: int) -> tuple[Looked, Looked]:
         diag, wanted = SockDiag(), [Wanted(address="127.0.0.1", port=port)]
         ours = socket.create_connection(("127.0.0.1", port))
-        with other("127.0.0.1", port) as process:
+        fill(ours)
+        with other("127.0.0.1", port, fills=True) as process:
             first = await diag.look(wanted)
             ours.close()
             process.kill()
@@ -191,6 +207,24 @@ def test_a_processs_sockets_are_found_by_its_name_and_by_its_number() -> None:
         assert found.inode in asyncio.run(owned(name)).inodes
         assert found.inode in asyncio.run(owned(str(process.pid))).inodes
         assert asyncio.run(owned("no-such-program")) == Owned()
+
+
+def test_a_process_with_very_many_sockets_does_not_hold_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "7/fd").mkdir(parents=True)
+    for number in range(2_000):
+        (tmp_path / f"7/fd/{number}").symlink_to(f"socket:[{number}]" if number % 2 else "/dev/null")
+
+    async def scenario() -> tuple[Owned, int]:
+        finding, turns = asyncio.create_task(owned("7", tmp_path)), 0
+        while not finding.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return finding.result(), turns
+
+    found, turns = asyncio.run(scenario())
+
+    assert found == Owned(frozenset(range(1, 2_000, 2)))
+    assert turns > 5
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
