@@ -194,6 +194,11 @@ def test_what_is_no_status_is_refused(written: str) -> None:
         probes("http://h", f"{{http: {{expect: {written}}}}}")
 
 
+def test_what_a_target_asks_for_is_checked_at_its_line() -> None:
+    with pytest.raises(ConfigError, match=re.escape("clusters.a.lines.x: must be a DNS name")):
+        read("clusters: {a: {lines: {w: {to: 'dns://10.0.0.2/a.b'}, x: {to: 'dns://10.0.0.2/a..b'}}}}")
+
+
 def test_a_header_is_one_line_and_what_it_says_stays_secret() -> None:
     with pytest.raises(ConfigError, match="must be one line") as caught:
         probes("http://h", '{http: {headers: {A: "geheim\\nB: geheim"}}}')

@@ -126,6 +126,7 @@ def test_the_dot_of_a_full_name_is_not_said_in_a_handshake(target, options):
     ("target", "options", "server", "name", "kind"),
     [
         ("dns://10.0.0.2/a.example", {}, "dns://10.0.0.2:53/a.example", "a.example", "A"),
+        ("dns://10.0.0.2//[:]a.example?type=ns", {}, "dns://10.0.0.2:53//[:]a.example?type=ns", "[:]a.example", "NS"),
         (
             "dns://[2001:db8::1]:5353/a.example?type=mx",
             {},
@@ -158,6 +159,8 @@ def test_dns_knows_whom_it_asks_for_what(target, options, server, name, kind):
         ("https://a.example/", {"server": "http://x"}, "name server's address"),
         ("https://a.example/", {"server": "10.0.0.1:99999"}, "name server's address"),
         ("https://a.example/", {"name": "a" * 70}, "must be a DNS name"),
+        ("dns://10.0.0.2/" + "a" * 70, {}, "must be a DNS name"),
+        ("dns://10.0.0.2/a..b", {}, "must be a DNS name"),
         ("dns://10.0.0.2/a.example", {"min_ttl": 2**31}, "whole number from 0 to 2147483647"),
         ("dns://10.0.0.2/a.example", {"min_ttl": 60, "max_ttl": 59}, "must not be above max_ttl"),
     ],

@@ -15,6 +15,7 @@ from tests.wire.test_http2 import answered, frame, goaway
 
 from reachline import talk
 from reachline.doors.addresses import SCHEMES, parse_target
+from reachline.errors import ConfigError
 from reachline.model import Failure, Kind
 from reachline.talk.udp import payload
 from reachline.talk.way import Way
@@ -329,6 +330,12 @@ def test_grpc_asks_about_the_service_of_its_target(target, options, service, aut
 
     assert asked.body == framed(b"\x0a" + bytes((len(service),)) + service if service else b"")
     assert (asked.authority, asked.scheme) == (authority, scheme)
+
+
+@pytest.mark.parametrize("path", ["a" * 256, "a" * 20_000, "a%00b"])
+def test_grpc_asks_about_nothing_that_is_no_service(path):
+    with pytest.raises(ConfigError, match="to: must be a service's name"):
+        conversation(f"grpc://h:1/{path}")
 
 
 def test_a_kind_that_sends_nothing_has_no_probe():

@@ -226,7 +226,7 @@ def _probes(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]
             rule = "is probed by nothing: its probes are off"
             yield Finding(path=(*path, "lines", name), rule=rule, hint="leave one of its scheme's kinds on")
         for kind in kinds:
-            yield from _options(endpoint, kind, found, path)
+            yield from _options(endpoint, kind, found, path, (*path, "lines", name))
     for kind in kinds_known():
         reasons = [why_not(endpoint, kind, probes) for endpoint in ends.values()]
         if found.is_written(("probes", kind.value)) and all(reasons):
@@ -252,13 +252,13 @@ def _marks(cluster: Cluster, found: Effective, path: Path) -> Iterator[Finding]:
             )
 
 
-def _options(endpoint: Endpoint, kind: Kind, found: Effective, path: Path) -> Iterator[Finding]:
-    """What the talk of this kind makes of its options."""
+def _options(endpoint: Endpoint, kind: Kind, found: Effective, path: Path, line: Path) -> Iterator[Finding]:
+    """What the talk of this kind makes of its options, and of what its target says in their place (`to`)."""
     if kind not in TABLE:
         return
     try:
         build(kind, endpoint, options_of(endpoint, kind, found.settings.probes))
     except ConfigError as error:
         for problem in error.problems:
-            at = found.whence(path, ("probes", kind.value, problem.path))
+            at = line if problem.path == "to" else found.whence(path, ("probes", kind.value, problem.path))
             yield Finding(path=at, rule=problem.rule, hint=problem.hint)

@@ -46,14 +46,13 @@ class DnsProbe:
     @classmethod
     def read(cls, endpoint: Endpoint, options: Options) -> DnsProbe:
         path, asked = _of_target(endpoint)
-        name = options.text(
-            "name", path or ("" if endpoint.scheme == "dns" or is_address(endpoint.host) else endpoint.host)
-        )
+        at_home = path or ("" if endpoint.scheme == "dns" or is_address(endpoint.host) else endpoint.host)
+        name = options.parsed_or("name", at_home, _name, ".", place="to")
         if not name:
             options.refuse("name", "is needed: what to ask for", "name: example.org, or dns://server/example.org")
         probe = cls(
             server=options.parsed("server", _default_server(endpoint), _server),
-            name=options.parsed("name", name, _name),
+            name=name,
             type=options.parsed("type", asked or ("AAAA" if endpoint.family == 6 else "A"), _type),
             expect=options.parsed("expect", (), lambda text: tuple(map(_data, listed(text)))),
             rcode=options.parsed("rcode", "NOERROR", _rcode),
@@ -190,9 +189,9 @@ def _of_target(endpoint: Endpoint) -> tuple[str, str]:
     """(name, type) of `dns://server/name?type=AAAA`."""
     if endpoint.scheme != "dns":
         return "", ""
-    parts = urlsplit(endpoint.path)
-    kinds = parse_qs(parts.query).get("type", [""])
-    return parts.path.strip("/"), kinds[0].upper()
+    path, _, query = endpoint.path.partition("?")
+    kinds = parse_qs(query).get("type", [""])
+    return path.strip("/"), kinds[0].upper()
 
 
 def _default_server(endpoint: Endpoint) -> Endpoint:

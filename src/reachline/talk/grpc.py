@@ -40,7 +40,7 @@ class GrpcProbe:
         needs_port(endpoint, options)
         with_tls = is_secure(endpoint, options)
         at_home = unquote(endpoint.path.strip("/")) if endpoint.scheme in {"grpc", "grpcs"} else ""
-        service = options.parsed("service", at_home, _service)
+        service = options.parsed_or("service", at_home, _service, "", place="to")
         own = (("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", "grpc-reachline"))
         asked = Request(
             method="POST",

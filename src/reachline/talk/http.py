@@ -67,7 +67,7 @@ class HttpProbe:
             is_second=is_second,
             to_head=asked.method == "HEAD",
             expect=options.parsed("expect", ((200, 399),), ranges),
-            body=options.text("body").encode(),
+            body=options.parsed("body", b"", str.encode),
             limit=options.number("limit", BODY_LIMIT, low=0, high=_MAX_BODY),
         )
 

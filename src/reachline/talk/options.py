@@ -62,6 +62,17 @@ class Options:
             self.refuse(name, str(error))
             return default
 
+    def parsed_or(self, name: str, usual: str, parse: Callable[[str], T], default: T, *, place: str) -> T:
+        """As `parsed`, where the text that is usual is the target's and may be wrong as well: then `place` is at fault."""
+        if name in self._given:
+            return self.parsed(name, default, parse)
+        self._read.add(name)
+        try:
+            return parse(usual)
+        except ValueError as error:
+            self.refuse(place, str(error))
+            return default
+
     def refuse(self, name: str, rule: str, hint: str = "") -> None:
         """One more problem with the option `name`."""
         value = repr(self._given[name]) if name in self._given and name not in _SECRET else ""
