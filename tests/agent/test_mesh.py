@@ -287,6 +287,24 @@ def test_an_address_of_the_document_that_is_taken_is_tried_again_with_the_next_p
     go(work())
 
 
+def test_an_address_that_was_taken_is_had_once_it_is_free_and_answered_at_by_the_newest_key() -> None:
+    async def work() -> None:
+        async with MeshProber("a", least_ms=300) as a, MeshProber("b", least_ms=300) as b:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+                held.bind(("127.0.0.1", 0))
+                where = f"127.0.0.1:{held.getsockname()[1]}"
+                b.adopt(part("b", listen=where))
+                a.adopt(part("a", peer("a", "b", where)))
+                assert b.address == ""
+
+            await until(lambda: told(a).sent > 10, what="an answer")
+            assert b.address == where
+
+    before = descriptors()
+    go(work())
+    assert descriptors() == before
+
+
 def test_an_address_of_our_own_options_that_is_taken_is_refused_in_one_line() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
         held.bind(("127.0.0.1", 0))

@@ -44,6 +44,8 @@ _STALL: Final[Seconds] = 1.0
 """We came this late to our own timer: the whole machine stood still, its clocks and queues with it. A shorter absence does no
 harm: the kernel says when each answer came.
 """
+_AGAIN: Final[Seconds] = 1.0
+"""Until an address that was taken is tried again: a process that ends lets go of it within seconds."""
 _WILD: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 
 
@@ -69,7 +71,11 @@ class MeshProber:
         self._is_chosen = bool(listen)
         """Where to listen is our own options' word."""
         self._where = ""
-        """Where the document wants us to listen; as it was last tried."""
+        """Where the document wants us to listen…"""
+        self._opening: asyncio.TimerHandle | None = None
+        self._complaint = ""
+        """…and, while that cannot be had, when it is tried again, and the reason that was logged."""
+        self._key = b""
         self._sockets: dict[int, Stamped] = {}
         self._peers: dict[str, Seen] = {}
         self._order: list[Seen] = []
@@ -112,6 +118,7 @@ class MeshProber:
     def adopt(self, plan: Mesh) -> None:
         """The center's word: answer by this key, ask these and no others. What is known of those that stay is kept."""
         _check(plan)
+        self._key = plan.key
         self._listen(plan.listen)
         if self._responder:
             self._responder.adopt(plan.key)
@@ -134,21 +141,30 @@ class MeshProber:
         )
 
     def _listen(self, where: str) -> None:
-        if self._is_chosen or where == self._where:
+        if self._is_chosen or (where == self._where and (self._responder or not where)):
             return
         self._mute()
-        self._where = where
-        if not where:
-            return
+        self._where, self._complaint = where, ""
+        if where:
+            self._open()
+
+    def _open(self) -> None:
+        """Answer where the document says. What cannot be had is tried again: another process may be about to let go of it."""
         try:
-            self._responder = _listening(where, self._clock, anywhere=True)
+            self._responder = _listening(self._where, self._clock, anywhere=True)
         except ConfigError as error:
-            log.warning("mesh_not_listening", extra={"address": where, "reason": str(error)})
-            self._where = ""  # the next plan tries again
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("mesh_not_listening", extra={"address": self._where, "reason": self._complaint})
+            self._opening = self._loop.call_later(_AGAIN, self._open)
             return
+        self._responder.adopt(self._key)
         self._loop.add_reader(self._responder.fileno(), self._responder.ready)
 
     def _mute(self) -> None:
+        if self._opening:
+            self._opening.cancel()
+            self._opening = None
         if self._responder:
             self._loop.remove_reader(self._responder.fileno())
             self._responder.close()
