@@ -37,6 +37,8 @@ def test_a_quick_pace_asks_fewer_so_that_no_agent_sends_more_than_a_thousand_a_s
         ("agents: {a: {mesh: 'unix:/x'}}", "r.yaml:2:20: agents.a.mesh: must be host:port"),
         ("agents: {a: {mesh: 'h'}}", "agents.a.mesh: must be host:port"),
         ("agents: {a: {mesh: 'h:0'}}", "agents.a.mesh: must have a port of 1…65535"),
+        ("agents: {a: {mesh: '0.0.0.0:7601'}}", "agents.a.mesh: must be an address that the others can ask"),
+        ("agents: {a: {mesh: '[::]:7601'}}", "agents.a.mesh: must be an address that the others can ask"),
         ("agents: {a: {mesh: 7601}}", "agents.a.mesh: "),
         ("mesh: {every: 5ms}", "mesh.every: "),
         ("mesh: {every: 2}", "mesh.every: "),

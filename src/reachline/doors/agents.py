@@ -16,6 +16,9 @@ _MOST_RATE: Final = 1_000
 """Probes a second that one agent sends at most: a tenth of a core, and a megabit a second each way."""
 
 
+_WILD: Final = frozenset(("0.0.0.0", "::"))
+
+
 def _as_list(value: object) -> object:
     """One address for a list of one."""
     return [value] if isinstance(value, str) else value
@@ -30,6 +33,8 @@ def _udp(text: object) -> object:
 def _reached(text: str) -> str:
     if text.rpartition(":")[2] == "0":
         raise refuse("must have a port of 1…65535: the others ask there", "10.0.0.3:7601")
+    if text.rpartition(":")[0].strip("[]") in _WILD:
+        raise refuse("must be an address that the others can ask, not all of its own", "10.0.0.3:7601")
     return text
 
 
