@@ -99,7 +99,7 @@ def test_a_slow_drip_ends_with_patience(lab, job, serve):
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    result = run(lab, serve, peer, get(job, timeout=0.1, patience=0.2))
+    result = run(lab, serve, peer, get(job, timeout=0.3, patience=0.3))
 
     assert (result.failure, result.late, result.status) == (Failure.TIMEOUT, True, 200)
     assert result.note == "the answer does not end"
