@@ -11,7 +11,7 @@ import pytest
 from reachline.center.checks import check
 from reachline.center.metrics import Labels
 from reachline.center.published import Published
-from reachline.center.readings import HISTORY, Readings
+from reachline.center.readings import HISTORY, Readings, detail_row
 from reachline.center.roster import FORGET_MS, STRAY_MS, Arrival, Expected, Roster
 from reachline.core import histogram
 from reachline.errors import RemoteProtocolError
@@ -159,6 +159,16 @@ def test_rates_are_pooled_by_their_own_counts_over_fresh_vantages():
     assert (both.timeout, both.loss) == (10 / 400, 4 / 400)
     assert (later.timeout, later.loss) == (0.0, 0.01)
     assert (nobody.timeout, nobody.p95, nobody.kind) == (None, None, None)
+
+
+def test_words_of_a_target_cannot_steer_a_terminal():
+    readings = Readings()
+    readings.take(ONE, report(good(), error="it said \x1b[2J", address="\n[::1]"), 0)
+
+    (seen,) = readings.seen(A).values()
+    row = detail_row(seen)
+
+    assert (row["error"], row["address"]) == ("it said \\x1b[2J", "\\n[::1]")
 
 
 def test_a_vantage_that_left_is_shown_for_a_minute_and_ids_that_come_but_once_do_not_pile_up():

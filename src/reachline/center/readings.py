@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from reachline.core import histogram, words
-from reachline.errors import RemoteProtocolError
+from reachline.errors import RemoteProtocolError, one_line
 from reachline.model import CENSORED_US, HELPERS, Kind, LineId, Reading, Seconds, VantageId
 from reachline.wire import view
 from reachline.wire.frame import Connections, Detail, Phases, Ports, Report
@@ -283,8 +283,9 @@ def detail_row(seen: Seen) -> dict[str, object]:
         "clock": _CLOCKS[detail.clock] if 0 <= detail.clock < len(_CLOCKS) else None,
         "codes": dict(zip(("1xx", "2xx", "3xx", "4xx", "5xx"), detail.codes, strict=True)),
         "handshake_lost": detail.handshake_lost,
-        "address": detail.address,
-        "error": detail.error,
+        # Words of targets and proxies may be in them, which nobody's terminal should obey.
+        "address": one_line(detail.address),
+        "error": one_line(detail.error),
         "skipped": detail.skipped,
         "lateness": _seconds(detail.lateness_us),
         "certificate_days": detail.certificate_days,
