@@ -10,15 +10,16 @@ from random import Random
 import pytest
 from tests.agent.peer import Center, Door, agent, line, plan_of, probe, settings, target
 
+from reachline.agent.flows import Heard
 from reachline.agent.passive import Passive
 from reachline.agent.prober import Prober
 from reachline.agent.references import References, is_own
 from reachline.agent.selfcheck import SelfCheck
 from reachline.agent.settings import checked
 from reachline.errors import ConfigError
-from reachline.model import Failure, Seconds, Zone
+from reachline.model import Failure, Kind, Seconds, Zone
 from reachline.testing.wait import until
-from reachline.wire.frame import LinePlan
+from reachline.wire.frame import LinePlan, ProbePlan
 
 LATEST: Seconds = 30.0
 
@@ -36,24 +37,25 @@ class Own:
 
     def __init__(self, prober: Prober, references: References) -> None:
         self.prober, self.references = prober, references
-        self.trust = SelfCheck(prober, Passive(), references)
+        self.passive = Passive()
+        self.trust = SelfCheck(prober, self.passive, references)
 
     def adopt(self, *lines: LinePlan) -> None:
         self.prober.adopt((*self.references.plans, *lines), at_once=True)
 
-    def look(self) -> list[str]:
+    def look(self, later: Seconds = 0.0) -> list[str]:
         """The doubts of one more heartbeat; late timers and a slow loopback aside, for they are the test machine's."""
-        self.trust.look(asyncio.get_running_loop().time())
+        self.trust.look(asyncio.get_running_loop().time() + later)
         assert self.trust.doubts == () or self.trust.score
         return [doubt for doubt in self.trust.doubts if "timers" not in doubt and "loopback" not in doubt]
 
-    def fail(self, name: str, rounds: int = 3) -> None:
-        """The newest rounds of one of our own lines end without an answer."""
+    def fail(self, name: str, rounds: int = 3, failure: Failure | None = Failure.TIMEOUT) -> None:
+        """The newest rounds of one of our lines end without an answer, or as it is said."""
         (probed,) = (probes[0] for own, probes in self.prober.lines.items() if own.startswith(name))
         for _ in range(rounds):
             probed.number += 1
             now = asyncio.get_running_loop().time()
-            probed.window.record(now, Failure.TIMEOUT, None, number=probed.number)
+            probed.window.record(now, failure, None, number=probed.number)
 
     def turn(self, line: str, zone: Zone) -> None:
         self.prober.lines[line][0].zone = zone
@@ -96,12 +98,15 @@ def test_an_agent_without_references_is_cut_off_when_its_gateway_is_gone_and_no_
             ours.fail("~gateway", 2)
             assert ours.look() == []
             ours.fail("~gateway", 1)
-            assert ours.look() == ["the gateway 127.0.0.1 does not answer"]
+            assert ours.look() == []
             ours.fail("c/a", 1)
-            doubts = ours.look()
+            doubts = ours.look(later=1.0)
 
             assert ours.trust.is_void
-            assert doubts[-1] == "results are void: the gateway 127.0.0.1 does not answer, and no line does"
+            assert doubts == [
+                "the gateway 127.0.0.1 does not answer",
+                "results are void: the gateway 127.0.0.1 does not answer, and no line does",
+            ]
 
     go(work())
 
@@ -115,6 +120,60 @@ def test_a_gateway_that_never_answered_says_nothing() -> None:
             assert ours.look() == []
 
     go(work())
+
+
+def test_a_gateway_that_no_longer_answers_raises_no_doubt_while_most_lines_get_through() -> None:
+    async def work() -> None:
+        async with target() as good, own(gateway="127.0.0.1") as ours:
+            ours.adopt(*(line(name, good, probe(every=60_000)) for name in "abc"))
+            await until(lambda: all(map(ours.known, ("~gateway", "c/a", "c/b", "c/c"))), what="all that answer")
+            assert ours.look() == []
+            ours.fail("~gateway", 3)
+            ours.fail("c/a", 1)
+
+            found = [ours.look(later=float(beat)) for beat in range(10)]
+            ours.fail("~gateway", 3)
+            ours.fail("c/b", 1)
+
+            assert found == [[]] * 10
+            assert ours.look(later=10.0) == ["the gateway 127.0.0.1 does not answer"]
+            assert not ours.trust.is_void
+
+    go(work())
+
+
+def test_a_gateway_that_no_longer_answers_voids_nothing_of_lines_that_are_only_watched() -> None:
+    async def work() -> None:
+        async with own(gateway="127.0.0.1") as ours:
+            watching = ProbePlan(kind=Kind.PASSIVE, interval_ms=1_000, suspect_interval_ms=1_000)
+            ours.passive.adopt([line("a", "tcp://10.0.0.9:443", watching)])
+            ours.adopt()
+            await until(lambda: ours.known("~gateway"), what="a gateway that answers")
+            assert ours.look() == []
+            ours.fail("~gateway", 3)
+
+            assert ours.look() == []
+            ours.passive.watched["c/a"].take(Heard(sent=10, ends=(20_000,)), asyncio.get_running_loop().time())
+            assert ours.look(later=1.0) == []
+            ours.passive.watched["c/a"].take(Heard(sent=10, ends=(None,)), asyncio.get_running_loop().time())
+            assert ours.look(later=2.0)[-1].startswith("results are void: the gateway")
+
+    go(work())
+
+
+def test_what_comes_and_goes_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with own("tcp://127.0.0.1:1") as ours:
+            ours.adopt()
+            for beat in range(20):
+                ours.fail("~reference", 1, None if beat % 2 else Failure.TIMEOUT)
+                ours.look(later=float(beat))
+
+    with caplog.at_level("INFO", "reachline.agent"):
+        go(work())
+
+    told = [record.msg for record in caplog.records if "timers" not in record.__dict__.get("reasons", "")]
+    assert told == ["results_void", "doubt_changed", "results_count_again"]
 
 
 def test_most_lines_turning_bad_at_once_speak_against_us_once() -> None:

@@ -18,7 +18,7 @@ from reachline.model import Kind
 from reachline.net import interfaces
 from reachline.wire.frame import LinePlan, ProbePlan
 
-__all__ = ["EVERY_MS", "References", "is_own"]
+__all__ = ["EVERY_MS", "References", "Through", "is_own"]
 
 _OWN: Final = "~"
 """Begins the id of a line that is our own: no cluster's name can."""
@@ -46,6 +46,23 @@ class _Reference(NamedTuple):
     plan: LinePlan
 
 
+class Through(NamedTuple):
+    """How many of our lines got through at their newest round, of those that had any."""
+
+    ok: int = 0
+    known: int = 0
+
+    @property
+    def is_none(self) -> bool:
+        """Whether some were tried, and none did."""
+        return self.known > 0 and not self.ok
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether some were tried, and no more than half did."""
+        return self.known > 0 and 2 * self.ok <= self.known
+
+
 def is_own(line: str) -> bool:
     """Whether the line is one of the agent's own, never reported."""
     return line.startswith(_OWN)
@@ -67,6 +84,15 @@ class References:
         self._answered: set[str] = set()
         """Ids of those that ever did."""
         self._all = self._given
+
+    @property
+    def blind_ms(self) -> int:
+        """For how long our own end may be broken before those that are asked say so, at their planned pace."""
+        waits = {reference.part: reference.plan.probes[0].interval_ms for reference in self._all}
+        waits.pop(_Part.LOOPBACK, None)
+        if _Part.GATEWAY in waits:
+            waits[_Part.GATEWAY] *= _ROUNDS
+        return max(waits.values(), default=EVERY_MS)
 
     async def __aenter__(self) -> Self:
         self._service = await asyncio.start_server(_close, "127.0.0.1", 0)
@@ -96,14 +122,20 @@ class References:
         self._all = tuple(found)
         return self._all != before
 
-    def lost(self, probes: Mapping[str, tuple[Probed, ...]]) -> tuple[str, ...]:
-        """Those that should answer and do not, in words."""
-        return tuple(reference.name for reference in self._all if self._state(reference, probes) is False)
+    def lost(self, probes: Mapping[str, tuple[Probed, ...]], through: Callable[[], Through]) -> tuple[str, ...]:
+        """Those that should answer and do not, in words. The gateway only where no more than half of our lines get through
+        either: many have better things to do than to answer echo requests, and forward all the same.
+        """
+        return tuple(
+            reference.name
+            for reference in self._all
+            if self._state(reference, probes) is False and (reference.part is not _Part.GATEWAY or through().is_poor)
+        )
 
-    def cut_off(self, probes: Mapping[str, tuple[Probed, ...]], gets_through: Callable[[], bool]) -> str:
+    def cut_off(self, probes: Mapping[str, tuple[Probed, ...]], through: Callable[[], Through]) -> str:
         """Why nothing we measure now counts, in words; empty where it does.
 
-        `gets_through` tells whether any line does: without references of its own an agent whose gateway is gone is cut off
+        `through` counts the lines that get through: without references of its own an agent whose gateway is gone is cut off
         only if none does.
         """
         states = [(reference, self._state(reference, probes)) for reference in self._all]
@@ -113,7 +145,7 @@ class References:
             return f"{lost[_Part.CONNECTIVITY]} fails"
         if trust.is_cut_off(of_part[_Part.ANCHOR]):
             return "no reference answers"
-        if _Part.GATEWAY in lost and not of_part[_Part.ANCHOR] and not gets_through():
+        if _Part.GATEWAY in lost and not of_part[_Part.ANCHOR] and through().is_none:
             return f"{lost[_Part.GATEWAY]} does not answer, and no line does"
         return ""
 

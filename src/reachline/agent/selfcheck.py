@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from reachline.agent import trust
+from reachline.agent.notices import CALM, Notices
 from reachline.agent.passive import Passive
 from reachline.agent.prober import Prober
-from reachline.agent.references import EVERY_MS, References, is_own
+from reachline.agent.references import EVERY_MS, References, Through, is_own
 from reachline.doors.addresses import parse_target
 from reachline.model import HELPERS, Seconds, Zone
 from reachline.wire.frame import LinePlan
@@ -17,8 +20,8 @@ __all__ = ["SelfCheck"]
 
 log = logging.getLogger("reachline.agent")
 
-_SURE: Final[Seconds] = 2 * EVERY_MS / 1_000
-"""An answered round of a reference began at most its interval and its timeout ago; only until then we are sure."""
+_TIMEOUT: Final[Seconds] = EVERY_MS / 1_000
+"""Of every reference."""
 
 
 class _Reason(NamedTuple):
@@ -37,6 +40,11 @@ class SelfCheck:
         """Until then the references answered, if there are any."""
         self._reasons: tuple[_Reason, ...] = ()
         self._void = ""
+        self._loud: Seconds = -math.inf
+        """From when on a change of that is told again: a check that flaps cannot flood the log."""
+        self._is_told = False
+        self._notices = Notices()
+        self._counted: tuple[Seconds, Through] = (-math.inf, Through())
         self._bad = set[str]()
         """Lines that are bad now, perhaps with some that are no longer lines."""
         self._were_bad: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
@@ -66,27 +74,40 @@ class SelfCheck:
     def look(self, now: Seconds) -> None:
         """Once a heartbeat: the score, and its reasons."""
         self.check(now)
-        before, self._reasons = self._reasons, tuple(self._found())
+        self._reasons = tuple(self._found(now))
         self.score = trust.doubt(self.score, not self._reasons)
-        if [reason.name for reason in before] != [reason.name for reason in self._reasons]:
+        began, over = self._notices.look([reason.name for reason in self._reasons], now)
+        if began or over:
             log.warning("doubt_changed", extra={"score": self.score, "reasons": "; ".join(self.doubts) or "none"})
 
     def check(self, now: Seconds) -> None:
         """Whether what we measure counts. The end of a cut is found here, and its samples taken back."""
-        was, self._void = self._void, self._references.cut_off(self._prober.lines, self._gets_through)
+        was, self._void = self._void, self._references.cut_off(self._prober.lines, lambda: self._through(now))
         if was and not self._void:
             self._prober.revoke(self._sure)
             self._passive.revoke(self._sure)
         if self._void != was:
-            log.warning("results_void" if self._void else "results_count_again", extra={"reason": self._void or was})
+            self._tell_void(was, now)
         if not self._void:
-            self._sure = max(self._sure, now - _SURE)
+            # Whatever answers now was asked at most its interval and its timeout ago: only until then we are sure.
+            blind = self._prober.factor * self._references.blind_ms / 1_000 + _TIMEOUT
+            self._sure = max(self._sure, now - blind)
 
-    def _found(self) -> list[_Reason]:
+    def _tell_void(self, was: str, now: Seconds) -> None:
+        """What is told to begin is told to end; neither once more within a minute."""
+        if self._void and now >= self._loud:
+            self._loud, self._is_told = now + CALM, True
+            log.warning("results_void", extra={"reason": self._void})
+        elif not self._void and self._is_told:
+            self._is_told = False
+            log.warning("results_count_again", extra={"reason": was})
+
+    def _found(self, now: Seconds) -> list[_Reason]:
         found = []
         if (late := self._prober.worst_late()) * 1e6 > trust.LATE_US:
             found.append(_Reason("timers", f"own timers fired {late:.2f} s late"))
-        found += [_Reason(name, f"{name} does not answer") for name in self._references.lost(self._prober.lines)]
+        lost = self._references.lost(self._prober.lines, lambda: self._through(now))
+        found += [_Reason(name, f"{name} does not answer") for name in lost]
         if at_once := self._at_once():
             found.append(_Reason("at once", at_once))
         if self._void:
@@ -116,13 +137,25 @@ class SelfCheck:
     def _lines(self) -> int:
         return sum(not is_own(line) for line in self._prober.lines.keys() | self._passive.watched.keys())
 
-    def _gets_through(self) -> bool:
-        return any(
-            probed.window.rounds.last_ok
-            for line, probes in self._prober.lines.items()
-            for probed in probes
-            if not is_own(line)
-        )
+    def _through(self, now: Seconds) -> Through:
+        """Counted once a second at most: of very many lines it takes milliseconds."""
+        if now - self._counted[0] >= _TIMEOUT:
+            rounds = list(self._newest_rounds())
+            self._counted = now, Through(ok=sum(rounds), known=len(rounds))
+        return self._counted[1]
+
+    def _newest_rounds(self) -> Iterator[bool]:
+        """How the newest round of each line ended, by any kind; passive ones with them, as long as they say anything."""
+        watched = self._passive.watched
+        for line in self._prober.lines.keys() | watched.keys():
+            if is_own(line):
+                continue
+            windows = [probed.window for probed in self._prober.lines.get(line, ())]
+            if line in watched:
+                windows.append(watched[line].window)
+            ends = [window.rounds.last_ok for window in windows]
+            if any(ends) or False in ends:
+                yield any(ends)
 
 
 def _groups(line: LinePlan) -> frozenset[str]:
