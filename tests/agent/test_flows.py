@@ -111,8 +111,37 @@ def test_a_connection_that_is_never_made_is_late_and_each_further_syn_lost() -> 
     looks = looked([], *([each] for each in trying))
 
     assert [look.ends for look in looks] == [(), (), (), (None,), (None,)]
-    assert sum(look.sent for look in looks) == 3
-    assert sum(look.lost for look in looks) == 2
+    assert [(look.sent, look.lost) for look in looks] == [(0, 0), (0, 0), (1, 1), (0, 0), (1, 1)]
+
+
+def test_a_syn_counts_once_it_is_answered() -> None:
+    asked, answered = sock(state=CONNECTING, rtt_us=0, pending=1, retransmitted=1), sock(segments=2, retransmitted=1)
+
+    looks = looked([], [asked], [answered])
+
+    assert [(look.sent, look.lost) for look in looks] == [(0, 0), (1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize(("again", "ends"), [(0, ()), (1, (None,)), (2, (None,))])
+def test_whoever_gives_up_before_an_answer_came_waited_in_vain_once_a_syn_was_sent_again(
+    again: int, ends: tuple[None, ...]
+) -> None:
+    trying = [sock(at, state=CONNECTING, rtt_us=0, pending=again, retransmitted=again) for at in range(1, 4)]
+
+    looks = looked([], *([each] for each in trying), [])
+
+    assert [look.ends for look in looks[2:]] == [ends] * 3
+    assert all(look.sent == look.lost for look in looks)
+    assert not looked([], [trying[0]], [sock(1, acked=1)])[2].ends.count(None)
+
+
+def test_who_gave_up_is_not_known_where_a_look_missed_some() -> None:
+    flows = Flows(1.0)
+    one_look(flows, [], 0.0)
+    one_look(flows, [sock(state=CONNECTING, rtt_us=0, pending=1, retransmitted=1)], 1.0)
+
+    assert one_look(flows, [], 2.0, whole=False).ends == ()
+    assert one_look(flows, [], 3.0).ends == (None,)
 
 
 def test_what_was_only_overtaken_is_no_loss() -> None:

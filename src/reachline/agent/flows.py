@@ -26,6 +26,8 @@ _ENOUGH: Final = 2_000
 _ABANDONED: Final[Seconds] = 10.0
 """A connection that has waited this long while another of its line got on has lost its peer, not its way: the kernel goes on
 for a quarter of an hour, and would have one dead server behind a balancer condemn the line."""
+_FIRST_WAIT: Final[Seconds] = 1.0
+"""Before a SYN is sent again (RFC 6298), at least."""
 _SPAN: Final[Seconds] = 20.0
 """…and lie this far apart, so that one look does not stand for all: two default heartbeats."""
 
@@ -43,7 +45,7 @@ class Heard(NamedTuple):
 class _Flow:
     """One connection as it was last seen."""
 
-    __slots__ = ("acked", "look", "lost", "sent", "since")
+    __slots__ = ("acked", "look", "lost", "sent", "since", "tried")
 
     def __init__(self, sent: int, lost: int, acked: int) -> None:
         self.sent, self.lost, self.acked = sent, lost, acked
@@ -51,6 +53,8 @@ class _Flow:
         """From when on it was seen to wait in vain."""
         self.look = 0
         """The newest look it was in."""
+        self.tried: Seconds = 0.0
+        """For how long at least it has been waiting for its first answer."""
 
 
 class Flows:
@@ -75,6 +79,7 @@ class Flows:
         for sock in socks:
             flow = self._known(sock)
             flow.look = self._looks
+            flow.tried = sock.pending * _FIRST_WAIT if sock.state == CONNECTING and sock.cookie in sure else 0.0
             if sock.cookie not in sure:
                 continue
             sent, lost = _totals(sock)
@@ -90,9 +95,11 @@ class Flows:
 
     def heard(self, *, whole: bool = True) -> Heard:
         """What the look brought; it is over with this. `whole` False: what is missing in it need not be gone."""
-        found = Heard(self._sent, min(self._lost, self._sent), _few(self._ends, self._looks), self._connections())
         if whole:
-            self._flows = {cookie: flow for cookie, flow in self._flows.items() if flow.look == self._looks}
+            gone = [cookie for cookie, flow in self._flows.items() if flow.look != self._looks]
+            # Whoever gave up before it was answered waited in vain: programs of little patience are never seen to wait for long.
+            self._ends += [None for cookie in gone if self._flows.pop(cookie).tried >= self._timeout]
+        found = Heard(self._sent, min(self._lost, self._sent), _few(self._ends, self._looks), self._connections())
         self._looks, self._knows_all = self._looks + 1, True
         self._sent = self._lost = self._count = 0
         self._ends, self._figures = [], []
@@ -137,14 +144,15 @@ class Flows:
 
 
 def _totals(sock: Sock) -> tuple[int, int]:
-    """Segments sent and lost since it was opened: its SYN and its data; what was sent again counts as lost.
+    """Segments sent and lost since it was opened: its SYN and its data; what was sent again counts as lost. A SYN that nobody
+    has answered yet is neither sent nor lost: a dead line would be heard of all the time, and lose nothing.
 
     Where a path is seen to change the order, segments are sent again that had only been overtaken; the peer then says that
     it got them twice, and those are taken off.
     """
     lost = sock.retransmitted - (sock.duplicates if sock.reordered else 0)
     lost = max(0, lost)
-    return 1 + max(sock.segments, lost), lost
+    return lost if sock.state == CONNECTING else 1 + max(sock.segments, lost), lost
 
 
 def _few(ends: Sequence[int | None], turn: int) -> tuple[int | None, ...]:
