@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reachline.errors import LocalProtocolError, RemoteProtocolError
 from reachline.wire import dns
 
+_HEADER = 12
 QUERY, QUESTION = dns.query(7, "a.test", "A")
 
 
@@ -61,6 +62,21 @@ def test_a_truncated_message_has_no_answers():
 
     assert found.truncated
     assert found.answers == ()
+
+
+def chained(count: int) -> bytes:
+    """A message with a name that goes back over so many pointers, one after the other."""
+    begin = len(message(record(99, b"")))
+    places = [_HEADER, *range(begin, begin + 2 * count, 2)]
+    *pointers, last = ((0xC000 | place).to_bytes(2, "big") for place in places[:count])
+    return message(record(99, b"".join(pointers)), record(1, b"\x0a\0\0\1", name=last))
+
+
+def test_a_name_of_some_pointers_is_read_and_one_of_thousands_is_not_followed():
+    assert [answer.name for answer in dns.decode(chained(32)).answers] == ["a.test", "a.test"]
+    for count in (33, 8_000):
+        with pytest.raises(RemoteProtocolError, match="name of more than 32 pointers"):
+            dns.decode(chained(count))
 
 
 @pytest.mark.parametrize(

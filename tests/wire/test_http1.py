@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -38,6 +39,24 @@ def test_headers_of_one_name_are_joined_and_names_are_lower():
 
     assert response.done
     assert response.headers == {"content-length": "5", "x": "a, b"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "value"),
+    [
+        (b"X" + b" " * 30_000 + b"y: z\r\n", f"x{' ' * 30_000}y", "z"),
+        (b"X: y" + b" " * 30_000 + b"z \t\r\n", "x", f"y{' ' * 30_000}z"),
+        (b"a:\r\n" * 7_000, "a", ", " * 6_999),
+    ],
+    ids=["wide-name", "wide-value", "many"],
+)
+def test_headers_are_read_in_one_pass_whatever_they_hold(fields, name, value):
+    response = Response(to_head=True)
+    response.feed(b"HTTP/1.1 503 no\r\n" + fields + b"\r\n")
+    began = time.process_time()
+
+    assert response.headers == {name: value}
+    assert time.process_time() - began < 1, "a pass for each space took seconds"
 
 
 @pytest.mark.parametrize("status", [204, 304])

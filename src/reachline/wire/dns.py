@@ -39,6 +39,8 @@ _TO_QUESTION: Final = 0xC000 | _HEADER.size
 _WIDTHS: Final = {TYPES["A"]: 4, TYPES["AAAA"]: 16}
 _MAX_NAME: Final = 255
 _MAX_LABEL: Final = 63
+_MAX_POINTERS: Final = 32
+"""Of one name: each leads to a label at least, and no server writes more than a few."""
 _MAX_ANSWERS: Final = 256
 """Records read of one message; a probe compares a handful."""
 
@@ -168,7 +170,7 @@ def _seconds(ttl: int) -> int:
 def _name(data: bytes, at: int) -> tuple[str, int]:
     """The name at `at` and where the message goes on. Pointers must point back, so a loop cannot be."""
     labels: list[str] = []
-    size, after, floor = 1, -1, at
+    size, after, floor, pointers = 1, -1, at, 0
     while True:
         if at >= len(data):
             raise RemoteProtocolError("DNS name cut short")
@@ -182,6 +184,9 @@ def _name(data: bytes, at: int) -> tuple[str, int]:
             after = at + 2 if after < 0 else after
             if target >= floor:
                 raise RemoteProtocolError("DNS name points forward")
+            pointers += 1
+            if pointers > _MAX_POINTERS:
+                raise RemoteProtocolError(f"DNS name of more than {_MAX_POINTERS} pointers")
             at = floor = target
             continue
         if length & 0xC0 or at + 1 + length > len(data):

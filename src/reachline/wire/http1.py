@@ -27,7 +27,6 @@ _MAX_DIGITS: Final = 15
 _MAX_INTERIM: Final = 8
 """1xx responses before the real one."""
 _HEAD: Final = re.compile(rb"HTTP/1\.\d (\d{3})(?: [^\r\n]*)?((?:\r?\n[^\s:][^:\r\n]*:[^\r\n]*)*)")
-_HEADER: Final = re.compile(rb"\n([^:\r\n]+?)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r?\n|$)")
 _FRAMING: Final = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 """Found in C: a probe reads one head each time, and these two headers of it."""
 _OTHER: Final = rb"(?:(?!content-length|transfer-encoding)[^\s:][^:\r\n]*:[^\r\n]*\r\n)*"
@@ -126,11 +125,12 @@ class Response:
     @property
     def headers(self) -> dict[str, str]:
         """Names in lower case; values of one name joined by commas."""
-        found: dict[str, str] = {}
-        for name, value in _HEADER.findall(self._fields):
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-            found[key] = f"{found[key]}, {text}" if key in found else text
-        return found
+        found: dict[str, list[str]] = {}
+        for line in self._fields.split(b"\n")[1:]:
+            name, _, value = line.partition(b":")
+            key, text = name.strip().decode("latin-1").lower(), value.strip().decode("latin-1")
+            found.setdefault(key, []).append(text)
+        return {key: ", ".join(texts) for key, texts in found.items()}
 
     @property
     def part(self) -> str:
