@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import gc
+import os
 import random
 import time
+import weakref
 
 import pytest
 import trustme
 
 from reachline.model import Clock, Failure
+from reachline.net.tls import Contexts
+from reachline.talk.secure import Secure
 from reachline.testing import parts
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -294,6 +298,20 @@ def test_a_ca_file_that_is_missing_is_our_fault_and_nothing_is_sent(lab, job, se
 
     assert (result.failure, result.sent) == (Failure.AGENT, 0)
     assert "TLS cannot be set up" in result.note
+
+
+def test_a_ca_file_that_changes_is_read_again_and_the_old_one_forgotten(tmp_path):
+    contexts, path = Contexts(), tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    profile = Secure(name="line.test", ca=str(path))
+    first = weakref.ref(contexts.of(profile, verify=True))
+    assert contexts.of(profile, verify=True) is first()
+
+    os.utime(path, ns=(1, 1))
+
+    assert contexts.of(profile, verify=True) is contexts.of(profile, verify=True)
+    gc.collect()
+    assert first() is None
 
 
 @pytest.mark.real

@@ -26,15 +26,17 @@ class Contexts:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        self._made: dict[tuple[tuple[str, ...], bool, str, int, str], ssl.SSLContext] = {}
+        self._made: dict[tuple[tuple[str, ...], bool, str, str], tuple[int, ssl.SSLContext]] = {}
+        """With each, when its CA file was written."""
 
     def of(self, profile: Secure, *, verify: bool) -> ssl.SSLContext:
         """The context; OSError (or SSLError) where the CA file cannot be read. A CA file that changes is read again."""
         changed = Path(profile.ca).stat().st_mtime_ns if verify and profile.ca else 0
-        key = (profile.alpn, verify, profile.ca, changed, profile.min_tls)
-        if (made := self._made.get(key)) is None:
-            made = self._made[key] = _make(profile, verify=verify)
-        return made
+        key = (profile.alpn, verify, profile.ca if verify else "", profile.min_tls)
+        made = self._made.get(key)
+        if made is None or made[0] != changed:
+            made = self._made[key] = changed, _make(profile, verify=verify)
+        return made[1]
 
 
 def _make(profile: Secure, *, verify: bool) -> ssl.SSLContext:
