@@ -50,6 +50,14 @@ def test_a_doubt_is_noted_when_it_comes_not_whenever_its_numbers_change() -> Non
     assert texts(condition, 10) == ["doubts itself: own timers fired 0.43 s late"]
 
 
+def test_doubts_for_two_references_are_two_though_only_their_numbers_differ() -> None:
+    condition, lost = Condition(), [f"reference tcp://10.0.0.{at}:443 does not answer" for at in (1, 2)]
+    condition.take(beat(doubts=(lost[0],), doubt=1), 1)
+    condition.take(beat(doubts=tuple(lost), doubt=2), 2)
+
+    assert texts(condition, 10) == [f"doubts itself: {text}" for text in lost]
+
+
 def test_what_a_host_in_trouble_says_is_bounded() -> None:
     condition = Condition()
     for at_ms in range(1_000):

@@ -13,7 +13,8 @@ from reachline.wire.frame import Heartbeat
 
 __all__ = ["FRESH_MS", "KEPT_MS", "Condition", "Said"]
 
-_NUMBER: Final = re.compile(r"\d+(\.\d+)?")
+_NUMBER: Final = re.compile(r"(?<!\S)\d+(\.\d+)?(?!\S)")
+"""Those of an address are part of a longer word."""
 _MOST: Final = 128
 """Things kept of one agent, the oldest left out first: a host in trouble says some five a heartbeat."""
 KEPT_MS: Final = 900_000
