@@ -23,8 +23,8 @@ from reachline.wire.frame import Mesh, MeshReport, Peer
 from reachline.wire.mesh_sides import Asking
 
 SECRET = b"s" * 32
-EVERY = 12
-"""ms: as often as a responder lets one agent ask; an interval of 300 ms then holds its 25 probes."""
+EVERY = 10
+"""ms: as often as a responder lets one agent ask; an interval of 250 ms then holds its 25 probes."""
 
 
 def go(work: Coroutine[None, None, None]) -> None:
@@ -100,8 +100,8 @@ async def relay(towards: str) -> AsyncIterator[tuple[Relay, str]]:
 async def two(*, clock: Callable[[], int] = ahead) -> AsyncIterator[tuple[MeshProber, MeshProber, Relay]]:
     """`a` asks `b` by way of a relay."""
     async with (
-        MeshProber("a", listen="127.0.0.1:0", least_ms=300) as a,
-        MeshProber("b", listen="127.0.0.1:0", clock=clock, least_ms=300) as b,
+        MeshProber("a", listen="127.0.0.1:0", least_ms=250) as a,
+        MeshProber("b", listen="127.0.0.1:0", clock=clock, least_ms=250) as b,
         relay(b.address) as (between, address),
     ):
         a.adopt(part("a", peer("a", "b", address)))
@@ -168,15 +168,15 @@ def test_losses_are_counted_exactly_while_everything_is_doubled() -> None:
 
 def test_an_agent_that_restarts_is_heard_again_and_nothing_is_called_lost() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a:
-            async with MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a:
+            async with MeshProber("b", listen="127.0.0.1:0", least_ms=250) as b:
                 address = b.address
                 a.adopt(part("a", peer("a", "b", address)))
                 b.adopt(part("b"))
                 await until(lambda: told(a).sent >= 20)
             await until(lambda: (told(a).silent_ms or 0) > 200, what="silence")
             before = told(a).sent
-            async with MeshProber("b", listen=address, clock=ahead, least_ms=300) as b:
+            async with MeshProber("b", listen=address, clock=ahead, least_ms=250) as b:
                 b.adopt(part("b"))
                 await until(lambda: told(a).sent >= before + 20)
 
@@ -187,7 +187,7 @@ def test_an_agent_that_restarts_is_heard_again_and_nothing_is_called_lost() -> N
 
 def test_other_keys_are_no_loss_and_what_was_known_is_kept() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=250) as b:
             a.adopt(part("a", peer("a", "b", b.address)))
             b.adopt(part("b"))
             await until(lambda: told(a).sent >= 20)
@@ -233,7 +233,7 @@ def test_an_interval_in_which_we_were_away_ourselves_does_not_count() -> None:
 
 def test_a_peer_by_name_is_found_and_one_that_has_no_address_says_why() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=250) as b:
             port = b.address.rpartition(":")[2]
             b.adopt(part("b"))
             a.adopt(part("a", peer("a", "b", f"localhost:{port}"), peer("a", "c", "nobody.invalid:7601")))
@@ -247,7 +247,7 @@ def test_a_peer_that_is_not_there_is_told_as_never_heard() -> None:
     async def work() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
             held.bind(("127.0.0.1", 0))
-            async with MeshProber("a", least_ms=300) as a:
+            async with MeshProber("a", least_ms=250) as a:
                 a.adopt(part("a", peer("a", "b", f"127.0.0.1:{held.getsockname()[1]}")))
                 await until(lambda: len(a._peers["b"].intervals) > 2)
 
@@ -258,7 +258,7 @@ def test_a_peer_that_is_not_there_is_told_as_never_heard() -> None:
 
 def test_the_document_says_where_to_listen_unless_the_agents_own_options_do() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=250) as b:
             own = b.address
             a.adopt(part("a", listen="127.0.0.3:27601"))
             b.adopt(part("b", listen="127.0.0.3:27602"))
@@ -274,7 +274,7 @@ def test_the_document_says_where_to_listen_unless_the_agents_own_options_do() ->
 
 def test_an_address_of_the_document_that_is_taken_is_tried_again_with_the_next_plan() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a:
+        async with MeshProber("a", least_ms=250) as a:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
                 held.bind(("127.0.0.1", 0))
                 where = f"127.0.0.1:{held.getsockname()[1]}"
@@ -289,7 +289,7 @@ def test_an_address_of_the_document_that_is_taken_is_tried_again_with_the_next_p
 
 def test_an_address_that_was_taken_is_had_once_it_is_free_and_answered_at_by_the_newest_key() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a, MeshProber("b", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a, MeshProber("b", least_ms=250) as b:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
                 held.bind(("127.0.0.1", 0))
                 where = f"127.0.0.1:{held.getsockname()[1]}"
@@ -358,7 +358,7 @@ def test_who_had_no_time_to_answer_yet_is_not_told_as_silent() -> None:
 
 def test_a_peer_by_name_that_falls_silent_is_looked_up_again() -> None:
     async def work() -> None:
-        async with MeshProber("a", least_ms=300) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=300) as b:
+        async with MeshProber("a", least_ms=250) as a, MeshProber("b", listen="127.0.0.1:0", least_ms=250) as b:
             b.adopt(part("b"))
             a.adopt(part("a", peer("a", "b", "localhost:{}".format(b.address.rpartition(":")[2]))))
             await until(lambda: told(a).sent > 10)
