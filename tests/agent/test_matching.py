@@ -21,7 +21,7 @@ def line(**told: object) -> LinePlan:
 
 
 def cookies(matches: list[Match], socks: list[Sock], **owned: frozenset[int]) -> list[list[int]]:
-    found = Matcher(matches, owned).of(socks)
+    found = Matcher(matches).of(socks, owned)
     return [[each.cookie for each in found.get(at, ())] for at in range(len(matches))]
 
 

@@ -77,6 +77,15 @@ def test_without_traffic_there_is_no_verdict_which_is_not_healthy(after: float, 
     assert bool(detail.error) is True
 
 
+def test_a_failure_of_the_past_is_not_why_there_is_no_verdict_now() -> None:
+    one = watched()
+    one.take(Heard(sent=1, ends=(None,)), 0.0)
+
+    assert one.reading(1.0, void=False)[1].error == "connections wait for an answer in vain"
+    assert one.reading(1.1 + QUIET, void=False)[1].error.startswith("no connection of this machine's programs")
+    assert one.reading(1.1 + QUIET, void=False, blind="no tcp_diag")[1].error == "no tcp_diag"
+
+
 def test_what_was_found_while_our_own_end_was_broken_can_be_taken_back() -> None:
     watching = Passive()
     watching.adopt([line("a", "tcp://10.0.0.9:443", passive())])
@@ -219,6 +228,20 @@ def test_anothers_requests_are_counted_and_our_own_are_not() -> None:
             await scenario(port, business, watching)
 
     asyncio.run(run())
+
+
+def test_very_many_lines_do_not_hold_the_loop() -> None:
+    many = [line(str(at), f"tcp://10.{at >> 8}.{at & 255}.1:1", passive(60_000)) for at in range(2_000)]
+
+    async def work() -> int:
+        turns = 0
+        async with looking(*many) as watching:
+            while watching.watched["c/0"].due == 0.0:
+                turns += 1
+                await asyncio.sleep(0)
+        return turns
+
+    assert asyncio.run(work()) > 2_000 // 128
 
 
 def test_a_line_that_is_looked_at_less_often_than_another_loses_nothing_by_it() -> None:

@@ -82,11 +82,10 @@ def rule_of(line: LinePlan, plan: ProbePlan) -> Rule:
 
 
 class Matcher:
-    """The matches of one look, and which connections are whose. Its positions are those of `matches`."""
+    """All matches, and which connections are whose. Its positions are those of `matches`."""
 
-    def __init__(self, matches: Sequence[Match], owned: Mapping[str, frozenset[int]]) -> None:
-        """`owned` has the inodes of each process that a rule names."""
-        self._matches, self._owned = matches, owned
+    def __init__(self, matches: Sequence[Match]) -> None:
+        self._matches = matches
         self._by_place = defaultdict[tuple[str, int], list[int]](list)
         self._by_mark = defaultdict[int, list[int]](list)
         for at, match in enumerate(matches):
@@ -95,22 +94,20 @@ class Matcher:
             for address in match.addresses if match.rule.by_destination else ():
                 self._by_place[address, match.port].append(at)
 
-    def of(self, socks: Iterable[Sock]) -> dict[int, list[Sock]]:
-        """The connections of each match that has some.
+    def of(self, socks: Iterable[Sock], owned: Mapping[str, frozenset[int]]) -> dict[int, list[Sock]]:
+        """The connections of each match that has some; `owned` has the inodes of each process that a rule names.
 
         One that fits several goes to those that say how it must leave; where none does, to all of them.
         """
         found = defaultdict[int, list[Sock]](list)
         for sock in socks:
-            for at in self._takers(sock):
+            for at in self._takers(sock, owned):
                 found[at].append(sock)
         return found
 
-    def _takers(self, sock: Sock) -> list[int]:
+    def _takers(self, sock: Sock, owned: Mapping[str, frozenset[int]]) -> list[int]:
         known = (*self._by_place.get((sock.remote, sock.remote_port), ()), *self._by_mark.get(sock.mark or 0, ()))
-        takers = [
-            at for at in known if self._matches[at].leaves(sock) and _is_of(sock, self._matches[at].rule, self._owned)
-        ]
+        takers = [at for at in known if self._matches[at].leaves(sock) and _is_of(sock, self._matches[at].rule, owned)]
         return [at for at in takers if self._matches[at].is_narrow] or takers
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from reachline.agent import trust
 from reachline.agent.flows import Flows, Heard, Packets
 from reachline.agent.matching import Match, Matcher, Rule, rule_of
+from reachline.agent.notices import Notices
 from reachline.core.ring import Columns
 from reachline.core.window import Window
 from reachline.doors.addresses import parse_target
@@ -41,6 +42,9 @@ _PIECE: Final = 128
 """Connections told apart in one go: about a millisecond."""
 _LINES: Final = 16
 """Lines whose window is written in one go: twenty attempts each, about a millisecond."""
+_SETTLING: Final = 128
+"""Lines whose addresses are looked at in one go: the same."""
+_SILENT: Final = "no connection of this machine's programs sends anything over it"
 _IDLE: Final[Seconds] = 3_600.0
 """Without any line to watch; a new plan wakes."""
 
@@ -59,19 +63,23 @@ class Watched:
         """When something was last sent over it."""
         self.zone = Zone.N
         self.error = ""
-        """Why nothing can be seen, or the newest failure, in words."""
+        """The newest failure, in words…"""
+        self.blind = ""
+        """…and why nothing can be seen now."""
         self.addresses: dict[str, Seconds] = {}
         """When each was last known to be the line's."""
         self.connections: Connections | None = None
-        self._sought: tuple[Wanted, ...] = ()
-        """What the kernel was last asked for on its behalf."""
+        self.match: Match | None = None
+        """What was last looked for on its behalf."""
+        self.is_settled = False
+        """That never changes."""
         self.rule: Rule | None = None
-        """None: the plan cannot be carried out, and `error` says why."""
+        """None: the plan cannot be carried out, and `blind` says why."""
         try:
             self.endpoint = parse_target(line.target)
             self.rule = rule_of(line, plan)
         except (ConfigError, ValueError) as error:
-            self.error = error.problems[0].rule if isinstance(error, ConfigError) else str(error)
+            self.blind = error.problems[0].rule if isinstance(error, ConfigError) else str(error)
             log.warning("passive_refused", extra={"line": line.line, "reason": str(error)})
 
     def comes(self, now: Seconds) -> bool:
@@ -81,11 +89,12 @@ class Watched:
         self.due = self.due + self.every if now - self.due < self.every else now + self.every
         return True
 
-    def is_sought(self, match: Match) -> None:
-        """By these addresses from here on."""
-        if (sought := match.wanted()) != self._sought:
-            self._sought = sought
+    def seek(self, match: Match) -> bool:
+        """By these addresses from here on; whether that is another match than before."""
+        before, self.match = self.match, match
+        if before is not None and before.wanted() != match.wanted():
             self.flows.widened()
+        return before != match
 
     def take(self, heard: Heard, now: Seconds) -> None:
         """One look's news of the line."""
@@ -102,13 +111,14 @@ class Watched:
         if None in heard.ends:
             self.error = "connections wait for an answer in vain"
 
-    def reading(self, now: Seconds, *, void: bool) -> tuple[Reading, Detail]:
-        """What the window says; nothing at all once nothing was sent for long."""
+    def reading(self, now: Seconds, *, void: bool, blind: str = "") -> tuple[Reading, Detail]:
+        """What the window says; nothing at all once nothing was sent for long. `blind`: why all or some lines see nothing."""
+        blind = blind or self.blind
         self.packets.age_out(now)
         reading, figures = self.window.summary(now, void=void)
         if self.heard is None or now - self.heard > QUIET:
             self.window.rounds.forget()
-            return Reading(Kind.PASSIVE, void=void), Detail(error=self._why(), connections=self.connections)
+            return Reading(Kind.PASSIVE, void=void), Detail(error=blind or _SILENT, connections=self.connections)
         # Each round trip is the kernel's mean of some eight: percentiles of them would hide the tail that they are asked for.
         reading = reading._replace(sent=self.packets.sent, lost=self.packets.lost, p95_us=None, jitter_us=None)
         has_failed = reading.counts.attempts != reading.counts.ok
@@ -118,12 +128,18 @@ class Watched:
             clock=figures.clock.value,
             histogram=figures.histogram,
             address=next(iter(self.addresses), ""),
-            error=self.error if has_failed or self.rule is None else "",
+            error=blind or (self.error if has_failed else ""),
             connections=self.connections,
         )
 
-    def _why(self) -> str:
-        return self.error or "no connection of this machine's programs sends anything over it"
+
+class _Table(NamedTuple):
+    """What is looked for, for all lines that can be watched; the matcher's positions are those of `able`."""
+
+    able: tuple[Watched, ...]
+    wanted: tuple[Wanted, ...]
+    matcher: Matcher
+    processes: frozenset[str]
 
 
 class Passive:
@@ -135,8 +151,17 @@ class Passive:
         self._diag, self._resolver, self._columns = SockDiag(), Resolver(), Columns()
         self.watched: dict[str, Watched] = {}
         """By line, in the plan's order. Not to be written."""
+        self._able: tuple[Watched, ...] = ()
+        self._table: _Table | None = None
         self._news = asyncio.Event()
         self._fault = ""
+        """Why no line sees anything…"""
+        self._refused: dict[str, str] = {}
+        """…and why not all sockets of a process are known, by its name."""
+        self._notices = Notices()
+        self._inodes = frozenset[int]()
+        """Those of the connections that were told apart last, and whose each is, by process."""
+        self._owned: dict[str, frozenset[int]] = {}
         self._is_markless = False
         """We may not see marks."""
 
@@ -157,6 +182,7 @@ class Passive:
                 self.watched[name] = Watched(line, plan, self._columns)
         for gone in before.values():
             gone.window.close()
+        self._able = tuple(one for one in self.watched.values() if one.rule is not None)
         self._news.set()
 
     def revoke(self, since: Seconds) -> None:
@@ -169,7 +195,8 @@ class Passive:
         """The line's report, where it is watched. It counts as reported with this."""
         if (watched := self.watched.get(line)) is None:
             return ()
-        reading, detail = watched.reading(now, void=void)
+        refused = self._refused.get(watched.rule.process, "") if watched.rule else ""
+        reading, detail = watched.reading(now, void=void, blind=self._fault or refused)
         watched.window.settle()
         return (Report(line=line, reading=reading, detail=detail),)
 
@@ -179,41 +206,51 @@ class Passive:
         try:
             while True:
                 now = clock()
-                able = [one for one in self.watched.values() if one.rule is not None]
-                if any(one.due <= now for one in able):
-                    await self._look(able, now)
+                if any(one.due <= now for one in self._able):
+                    await self._look(self._able, now)
                     self._news.clear()
-                soon = [one.due for one in self.watched.values() if one.rule is not None]
+                soon = (one.due for one in self._able)
                 if await within(self._news, min(soon, default=clock() + _IDLE) - clock()):
                     self._news.clear()
         finally:
             self._diag.close()
             self._resolver.close()
 
-    async def _look(self, able: Sequence[Watched], now: Seconds) -> None:
+    async def _look(self, able: tuple[Watched, ...], now: Seconds) -> None:
         """One look for all lines, told to those whose time has come: what one look leaves out the next would take for new."""
-        matches = [self._match(watched, now) for watched in able]
-        wanted = [one for match in matches for one in match.wanted()]
-        looked = await self._diag.look(wanted) if wanted else Looked()
+        table = await self._prepared(able, now)
+        looked = await self._diag.look(table.wanted) if table.wanted else Looked()
         if looked.error == MARKS_REFUSED and not self._is_markless:
             # The others are not to be blind for it: at once again, without any mark.
             self._is_markless = True
             log.warning("passive_refused", extra={"line": "with a mark", "reason": looked.error})
             return
-        inodes, refused = await self._owned({match.rule.process for match in matches} - {""}, looked)
+        await self._own(table.processes, looked)
         due = {at: watched for at, watched in enumerate(able) if watched.comes(now)}
-        self._tell(looked.error or refused, due.values())
+        self._tell(looked.error, able, now)
         if looked.error:
             return
-        for at, watched in due.items():
-            watched.is_sought(matches[at])
-        matcher = Matcher(matches, inodes)
         for start in range(0, len(looked.socks), _PIECE):
-            for at, socks in matcher.of(looked.socks[start : start + _PIECE]).items():
+            for at, socks in table.matcher.of(looked.socks[start : start + _PIECE], self._owned).items():
                 if at in due:
                     due[at].flows.take(socks, now, sure=looked.sure)
             await asyncio.sleep(0)
         await self._hear(due.values(), whole=looked.whole)
+
+    async def _prepared(self, able: tuple[Watched, ...], now: Seconds) -> _Table:
+        """What to look for; mostly the same as before."""
+        has_changed = False
+        for number, watched in enumerate(able, 1):
+            if not watched.is_settled:
+                has_changed |= watched.seek(self._match(watched, now))
+            if number % _SETTLING == 0:
+                await asyncio.sleep(0)
+        if self._table is None or self._table.able is not able or has_changed:
+            matches = [watched.match or _NOWHERE for watched in able]
+            wanted = dict.fromkeys(one for match in matches for one in match.wanted())
+            processes = frozenset(match.rule.process for match in matches) - {""}
+            self._table = _Table(able, tuple(wanted), Matcher(matches), processes)
+        return self._table
 
     async def _hear(self, due: Iterable[Watched], *, whole: bool) -> None:
         """What the look brought into each line's window."""
@@ -236,50 +273,60 @@ class Passive:
             log.info("zone_changed", extra=extra)
             self._changed(watched.line.line)
 
-    async def _owned(self, processes: Iterable[str], looked: Looked) -> tuple[dict[str, frozenset[int]], str]:
-        """Inodes by process, where there are connections to tell apart; and why some could not be seen."""
-        found, refused = dict[str, frozenset[int]](), ""
-        for process in processes if looked.socks else ():
+    async def _own(self, processes: frozenset[str], looked: Looked) -> None:
+        """Whose each connection is, where processes are watched. Looked up only when there are new ones."""
+        self._refused = {process: why for process, why in self._refused.items() if process in processes}
+        inodes = frozenset(sock.inode for sock in looked.socks) - {0} if processes else frozenset()
+        if inodes <= self._inodes and self._owned.keys() >= processes:
+            return
+        found, refused = dict[str, frozenset[int]](), dict[str, str]()
+        for process in processes:
             found[process], why = await owned(process)
-            refused = refused or why
-        return found, refused
+            if why:
+                refused[process] = why
+        self._inodes, self._owned, self._refused = inodes, found, refused
 
-    def _tell(self, fault: str, due: Collection[Watched]) -> None:
-        """A fault of all lines is told once for each change, and with every report while it lasts."""
-        for watched in due:
-            if fault or watched.error == self._fault:
-                watched.error = fault
-        if fault != self._fault:
-            self._fault = fault
-            if fault:
-                log.warning("passive_blind", extra={"reason": fault, "lines": len(due)})
-            else:
-                log.info("passive_sees", extra={"lines": len(due)})
+    def _tell(self, fault: str, able: Sequence[Watched], now: Seconds) -> None:
+        """What keeps us from seeing is told when it begins, and with every report while it lasts."""
+        self._fault = fault
+        faults = self._refused | ({"": fault} if fault else {})
+        began, over = self._notices.look(faults.keys(), now)
+        for name in began:
+            lines = sum(1 for one in able if one.rule and (not name or one.rule.process == name))
+            log.warning("passive_blind", extra={"reason": faults[name], "lines": lines})
+        for name in over:
+            log.info("passive_sees", extra={"reason": name or "the kernel"})
 
     def _match(self, watched: Watched, now: Seconds) -> Match:
         """What is looked for on the line's behalf; nothing, where its interface is gone."""
         assert watched.rule is not None
         line, endpoint = watched.line, watched.endpoint
-        self._resolve(watched, endpoint.host, line.family or endpoint.family, now)
+        watched.blind = self._resolve(watched, endpoint.host, line.family or endpoint.family, now)
         if self._is_markless and watched.rule.mark is not None:
-            watched.error = MARKS_REFUSED
-            return Match(Rule())
+            watched.blind = MARKS_REFUSED
+            return _NOWHERE
         index = interfaces.index_of(line.interface) if line.interface else 0
         if line.interface and not index:
-            watched.error = f"there is no interface {line.interface}"
-            return Match(Rule())
+            watched.blind = f"there is no interface {line.interface}"
+            return _NOWHERE
         local = interfaces.addresses_of(line.interface) if line.interface else frozenset()
+        watched.is_settled = is_address(endpoint.host) and not line.interface and watched.rule.mark is None
         return Match(watched.rule, tuple(watched.addresses), endpoint.port, line.source, index, local)
 
-    def _resolve(self, watched: Watched, host: str, family: int, now: Seconds) -> None:
-        """The addresses that the line's name has, and those it had lately."""
+    def _resolve(self, watched: Watched, host: str, family: int, now: Seconds) -> str:
+        """The addresses that the line's name has, and those it had lately; why it has none, where that is known."""
         current: tuple[str, ...] = ()
+        error = ""
         if is_address(host):
             current = (str(ipaddress.ip_address(host.partition("%")[0])),)
         elif (answer := self._resolver.cached(host, family)) is None:
             self._resolver.ask(host, family, lambda _: None)
         else:
-            current = answer.addresses
-            watched.error = answer.error or watched.error
+            current, error = answer.addresses, answer.error
         watched.addresses |= dict.fromkeys(current, now)
         watched.addresses = {address: at for address, at in watched.addresses.items() if now - at < _KEPT}
+        return error
+
+
+_NOWHERE: Final = Match(Rule())
+"""What no connection fits."""

@@ -34,7 +34,7 @@ _FAMILIES: Final = (4, 6)
 MARKS_REFUSED: Final = "to look at marks takes CAP_NET_ADMIN"
 """The error of a look whose filter names a mark, where we may not see any."""
 _WORDS: Final = {
-    errno.EPERM: MARKS_REFUSED,
+    errno.EPERM: "we may not ask the kernel for its connections",
     errno.ENOENT: "this kernel has no tcp_diag",
     errno.EPROTONOSUPPORT: "this system does not tell of its connections (Linux does)",
     errno.ENOBUFS: "the kernel's answer overran the buffer",
@@ -79,7 +79,9 @@ class SockDiag:
             return self._broken(str(error))
         except OSError as error:
             code = error.errno or 0
-            return self._broken(_WORDS.get(code) or words_of(code))
+            is_of_marks = any(one.mark is not None for one in wanted)
+            words = MARKS_REFUSED if code == errno.EPERM and is_of_marks else _WORDS.get(code)
+            return self._broken(words or words_of(code))
         found = {sock.cookie: sock for sock in self._found}
         self._tell_apart(found)
         theirs = tuple(sock for cookie, sock in found.items() if cookie in self._sure or cookie in self._trial)

@@ -152,10 +152,10 @@ def request(family: int, wanted: Sequence[Wanted], *, sequence: int) -> bytes | 
     """The request for all live TCP sockets of one family (4 or 6) that any of `wanted` describes; all of them where there are
     too many to say. None where no socket of the family can be meant.
     """
-    conditions = [code for one in wanted if (code := _condition(family, one)) is not None]
-    if not conditions:
+    fit = [one for one in wanted if family == 6 or ":" not in one.address + one.source]
+    if not fit:
         return None
-    filter_ = _filter(conditions, wanted)
+    filter_ = _wide(fit) if len(fit) > MOST_WANTED else _any_of(fit)
     extra = b"" if not filter_ else _ATTRIBUTE.pack(_ATTRIBUTE.size + len(filter_), _BYTECODE) + filter_
     body = _REQUEST.pack(_AF[family], _TCP, 1 << _EXTENSION_INFO - 1, sum(LIVE)) + extra
     return _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, sequence, 0) + body
@@ -246,23 +246,23 @@ def _grown(info: bytes, at: int) -> int:
 # -- the filter ------------------------------------------------------------------------------------------------------------
 
 
-def _filter(conditions: Sequence[bytes], wanted: Sequence[Wanted]) -> bytes:
-    """Byte code that takes a socket if any condition holds; empty: it takes all."""
-    if b"" in conditions:
-        return b""
-    if len(conditions) > MOST_WANTED:
-        ports = {one.port for one in wanted}
-        conditions = [_to_port(port) for port in sorted(ports)] if 0 not in ports and len(ports) <= MOST_WANTED else []
-    return _any(conditions)
+def _any_of(wanted: Sequence[Wanted]) -> bytes:
+    """Byte code that takes a socket if any of them describes it; empty: it takes all."""
+    conditions = [_condition(one) for one in wanted]
+    return b"" if b"" in conditions else _any(conditions)
 
 
-def _condition(family: int, wanted: Wanted) -> bytes | None:
-    """All that one `Wanted` asks for; None where no socket of this family can have it."""
+def _wide(wanted: Sequence[Wanted]) -> bytes:
+    """Byte code that takes a socket if it goes to a port of any of them; empty: it takes all, where there are too many."""
+    ports = {one.port for one in wanted}
+    return _any([_to_port(port) for port in sorted(ports)]) if 0 not in ports and len(ports) <= MOST_WANTED else b""
+
+
+def _condition(wanted: Wanted) -> bytes:
+    """All that one `Wanted` asks for."""
     tests = []
     for code, address, port in ((_TARGET, wanted.address, wanted.port), (_SOURCE, wanted.source, 0)):
         parsed = ipaddress.ip_address(address) if address else None
-        if parsed is not None and parsed.version > family:
-            return None
         if parsed is not None or port:
             tests.append(_host(code, parsed, port))
     if wanted.mark is not None:
