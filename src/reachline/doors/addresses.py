@@ -76,11 +76,7 @@ _MAX_NETLOC: Final = 800
 """A login of 512, percent-encoded in part, a host of 253, a port."""
 _USUAL_PORTS: Final = {"grpc": 50051, "udp": 7}
 """For a hint only: no registry gives gRPC a port, and few machines still run echo."""
-_SCHEME: Final = r"([A-Za-z][A-Za-z0-9+.-]*://)"
-_USERINFO: Final = re.compile(rf"^(?:{_SCHEME}|(?!{_SCHEME})).*:.*@", re.DOTALL)
-"""What may be a password and ends with the last @; the name in `dns://name@server` is none."""
-_LOGIN: Final = re.compile(rf"^{_SCHEME}.*@", re.DOTALL)
-"""Where a login belongs, a user alone may be a password too."""
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?")
 
 
 def _name(text: str) -> str:
@@ -237,8 +233,14 @@ def _listed(schemes: Iterable[str]) -> str:
 
 
 def masked(text: str) -> str:
-    """The same text with the user:password of a URL, also of a broken one, hidden."""
-    return (_LOGIN if has_login(text) else _USERINFO).sub(r"\1***@", text)
+    """The same text with the user:password of a URL, also of a broken one, hidden: all up to the last @.
+
+    The name in `dns://name@server` is none; where a login belongs, a user alone may be a password too.
+    """
+    found = _SCHEME.match(text)
+    scheme = found[0] if found else ""
+    login, at, place = text.removeprefix(scheme).rpartition("@")
+    return f"{scheme}***@{place}" if at and (":" in login or has_login(text)) else text
 
 
 def is_public(bind: str) -> bool:
