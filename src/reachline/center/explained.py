@@ -76,7 +76,9 @@ class Explainer:
 
     def _limits(self, line: LineId) -> Iterator[Beside]:
         """What vantages that are heard now found of the paths behind the line, and what their own limits keep from it."""
-        since_ms = self._board.clock() - _BEFORE_MS
+        known = self._board.find(line)
+        fresh_ms = max(_BEFORE_MS, known[0].rules.quorum.fresh_ms) if known else _BEFORE_MS
+        since_ms = self._board.clock() - fresh_ms
         for (vantage, _), seen in sorted(self._board.readings.seen(line).items()):
             if seen.replayed or seen.at_ms < since_ms:
                 continue

@@ -99,8 +99,8 @@ class Exposition:
         """Everything as Prometheus text."""
         board = self._desk.board
         found = list(_standings(board))
-        labels = self._labels.of(line for line, _, _ in found)
-        rows = [_Row(text, standing, figures) for text, (_, standing, figures) in zip(labels, found, strict=True)]
+        labels = self._labels.of(line for line, _ in found)
+        rows = [row._replace(labels=text) for text, (_, row) in zip(labels, found, strict=True)]
         parts = (
             *_of_lines(rows),
             *_of_paths(board, rows),
@@ -122,6 +122,8 @@ class _Row(NamedTuple):
     """Without the closing brace."""
     standing: Standing
     figures: Figures
+    fresh_ms: int
+    """How old what a vantage said may be and still speak of now."""
 
 
 def _labels(line: Line) -> str:
@@ -168,13 +170,15 @@ _FIGURES: Final = {
 }
 
 
-def _standings(board: Board) -> Iterator[tuple[Line, Standing, Figures]]:
+def _standings(board: Board) -> Iterator[tuple[Line, _Row]]:
+    """Every line with its row, as yet without labels."""
     now_ms = board.clock()
     for cell in board.cells():
         cluster = cell.value
+        fresh_ms = cluster.rules.quorum.fresh_ms
         for standing in cluster.snapshot.standings:
-            figures = board.readings.figures(standing.line, now_ms, fresh_ms=cluster.rules.quorum.fresh_ms)
-            yield cluster.lines[standing.line], standing, figures
+            figures = board.readings.figures(standing.line, now_ms, fresh_ms=fresh_ms)
+            yield cluster.lines[standing.line], _Row("", standing, figures, max(fresh_ms, FRESH_MS))
 
 
 def _one_of(rows: Iterable[_Row], states: tuple[Health, ...] | tuple[Gate, ...]) -> Iterator[Sample]:
@@ -259,12 +263,15 @@ def _of_paths(board: Board, rows: Sequence[_Row]) -> Iterator[str]:
     skipped = [(f"{row.labels}}}", float(board.readings.skipped(row.standing.line))) for row in rows]
     help_ = "Rounds that agents left out on a line, for their own limits or lateness."
     yield family("line_rounds_skipped_total", "counter", help_, [sample for sample in skipped if sample[1]])
-    since_ms = board.clock() - FRESH_MS
+    now_ms = board.clock()
     found = [
         (f'{row.labels},vantage="{escaped(vantage)}"}}', ports.dead / ports.tried)
         for row in rows
         for (vantage, _), seen in board.readings.seen(row.standing.line).items()
-        if (ports := seen.detail.ports) is not None and ports.tried and not seen.replayed and seen.at_ms >= since_ms
+        if (ports := seen.detail.ports) is not None
+        and ports.tried
+        and not seen.replayed
+        and now_ms - seen.at_ms <= row.fresh_ms
     ]
     yield family("line_dead_ports_ratio", "gauge", "Source ports that lead nowhere, of those surveyed.", found)
 
