@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import PydanticCustomError
 
 from reachline import talk
-from reachline.doors.addresses import parse_target
+from reachline.doors.addresses import SCHEMES, parse_target
 from reachline.errors import ConfigError
 from reachline.model import Kind
+from reachline.talk import glance
 from reachline.talk.dns import DnsProbe
 from reachline.talk.http import HttpProbe
 from reachline.talk.icmp import IcmpProbe
@@ -183,3 +187,21 @@ def test_icmp_has_a_size():
     assert isinstance(probe, IcmpProbe)
     assert probe.size == 1_000
     assert "whole number from 8 to 65000" in problems("icmp", "icmp://10.0.0.1", size=7)[0]
+
+
+@given(
+    scheme=st.sampled_from(sorted(SCHEMES)),
+    rest=st.text(st.sampled_from("ab.1:/?&=[]%@#,-_~{}\"'$ü"), max_size=30) | st.just("a" * 70),
+    host=st.sampled_from(["", "h", "10.0.0.1", "[::1]", "a.b:7", "10.0.0.1:53"]),
+)
+def test_whatever_target_is_taken_can_be_asked(scheme, rest, host):
+    """An agent's engine begins what it is given: a talk that cannot would take other lines' attempts with it."""
+    for kind in SCHEMES[scheme].kinds:
+        try:
+            endpoint = parse_target(f"{scheme}://{host}/{rest}" if host else f"{scheme}://{rest}")
+            probe = talk.build(kind, endpoint, {})
+        except (PydanticCustomError, ConfigError):
+            continue
+        glance.of(probe, endpoint)
+        if (conversation := probe.talk(endpoint, 1 << 63)) is not None:
+            assert isinstance(conversation.begin(), bytes)
