@@ -29,12 +29,17 @@ def test_agents_that_lose_their_center_together_do_not_return_together() -> None
 
 
 @pytest.mark.parametrize(
-    ("score", "is_clean", "after"), [(0, True, 0), (0, False, 1), (7, False, 7), (3, True, 2), (6, False, 7)]
+    ("score", "worst", "after"), [(0, 0, 0), (0, 7, 1), (7, 7, 7), (3, 0, 2), (6, 7, 7), (1, 1, 1), (5, 1, 4)]
 )
 def test_doubt_grows_with_every_heartbeat_that_speaks_against_us_and_fades_with_clean_ones(
-    score: int, is_clean: bool, after: int
+    score: int, worst: int, after: int
 ) -> None:
-    assert trust.doubt(score, is_clean) == after
+    assert trust.doubt(score, worst) == after
+
+
+@pytest.mark.parametrize(("late_ms", "worst"), [(0, 0), (199, 0), (200, 1), (399, 1), (400, 2), (60_000, 7)])
+def test_timers_that_are_a_little_late_raise_the_doubt_a_little(late_ms: int, worst: int) -> None:
+    assert trust.of_timers(late_ms) == worst
 
 
 def groups(*names: str) -> list[frozenset[str]]:

@@ -29,6 +29,8 @@ class _Reason(NamedTuple):
 
     name: str
     text: str
+    worst: int = trust.MOST
+    """How far it can raise the score."""
 
 
 class SelfCheck:
@@ -75,7 +77,7 @@ class SelfCheck:
         """Once a heartbeat: the score, and its reasons."""
         self.check(now)
         self._reasons = tuple(self._found(now))
-        self.score = trust.doubt(self.score, not self._reasons)
+        self.score = trust.doubt(self.score, max((reason.worst for reason in self._reasons), default=0))
         began, over = self._notices.look([reason.name for reason in self._reasons], now)
         if began or over:
             log.warning("doubt_changed", extra={"score": self.score, "reasons": "; ".join(self.doubts) or "none"})
@@ -104,8 +106,9 @@ class SelfCheck:
 
     def _found(self, now: Seconds) -> list[_Reason]:
         found = []
-        if (late := self._prober.worst_late()) * 1e6 > trust.LATE_US:
-            found.append(_Reason("timers", f"own timers fired {late:.2f} s late"))
+        late = self._prober.worst_late()
+        if worst := trust.of_timers(int(1_000 * late)):
+            found.append(_Reason("timers", f"own timers fired {late:.2f} s late", worst))
         lost = self._references.lost(self._prober.lines, lambda: self._through(now))
         found += [_Reason(name, f"{name} does not answer") for name in lost]
         if at_once := self._at_once():

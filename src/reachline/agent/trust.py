@@ -7,17 +7,25 @@ from typing import Final
 
 from reachline.model import Zone
 
-__all__ = ["LATE_US", "advisory", "at_once", "doubt", "independent", "is_cut_off"]
+__all__ = ["MOST", "advisory", "at_once", "doubt", "independent", "is_cut_off", "of_timers"]
 
-LATE_US: Final = 200_000
+_LATE_MS: Final = 200
 """Own timers that fire later than this cannot tell a slow line from a slow agent."""
-_MOST: Final = 7
+MOST: Final = 7
 """The score divides the agent's vote by 1 + score: at 7 it is an eighth."""
 
 
-def doubt(score: int, is_clean: bool) -> int:
-    """The score after one more heartbeat, 0…7: down by one where nothing spoke against us, else up by one."""
-    return max(0, score - 1) if is_clean else min(_MOST, score + 1)
+def doubt(score: int, worst: int) -> int:
+    """The score after one more heartbeat, 0…7: one step toward the `worst` that spoke against us, 0 where nothing did."""
+    return score + (worst > score) - (worst < score)
+
+
+def of_timers(late_ms: int) -> int:
+    """How far timers that fired so late at worst can raise the score: a step for each time that is too late, not for ever.
+
+    A small host that stalls for a moment now and then measures nearly all of its attempts rightly.
+    """
+    return min(MOST, late_ms // _LATE_MS)
 
 
 def is_cut_off(references: Iterable[bool | None]) -> bool:
