@@ -309,6 +309,17 @@ def test_grpc_is_judged_by_status_and_answer(answer, failure, note):
     assert heard(found, answered(found.begin(), **answer)) == (failure, note)
 
 
+def test_words_of_a_target_are_short_however_they_must_be_written():
+    asked, called = conversation("redis://h", "redis"), conversation("grpc://a.example:1")
+    asked.begin()
+    _, said = heard(asked, b"-" + b"\x01" * 200 + b"\r\n")
+    headers = (*GRPC, ("grpc-status", "2"), ("grpc-message", "%F0%90%80%80" * 100))
+    _, told = heard(called, answered(called.begin(), headers=headers))
+
+    assert 0 < len(said) <= 200
+    assert 0 < len(told) <= 200
+
+
 def test_grpc_that_is_closed_early_says_where():
     nothing, some = conversation("grpc://a.example:1"), conversation("grpc://a.example:1")
     some.begin()

@@ -117,7 +117,7 @@ class GrpcTalk:
             raise RemoteProtocolError("answered by something that is not gRPC")
         code = self._code()
         if code:
-            said = one_line(unquote(self._told("grpc-message"))[:120])
+            said = one_line(unquote(self._told("grpc-message"))[:120])[:120]
             return Failure.STATUS, f"{grpc_health.code_name(code)}: {said}" if said else grpc_health.code_name(code)
         serving = grpc_health.decode(bytes(exchange.kept))
         return (None, "") if serving == grpc_health.SERVING else (Failure.STATUS, grpc_health.serving_name(serving))

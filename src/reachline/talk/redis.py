@@ -108,7 +108,7 @@ class RedisTalk:
 def _words(reply: redis.Reply) -> str:
     """What came in place of what was wanted. An error's own words: NOAUTH, LOADING, MOVED 3999 10.0.0.7:6381 and the like."""
     if reply.sort == "-":
-        return one_line(reply.text[:200]) or "an error without words"
+        return one_line(reply.text[:200])[:200] or "an error without words"
     if reply.sort == ":":
         return "the key does not exist"
     return f"unexpected reply {reply.text[:40]!r}"
