@@ -9,7 +9,7 @@ from reachline.center.matrix import MOST
 from reachline.core.direction import Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
-from reachline.wire.frame import SLICE, Heartbeat, Hello, MeshReport, Pacing, Ports, Report
+from reachline.wire.frame import MOST_TEXT, SLICE, Heartbeat, Hello, MeshReport, Pacing, Ports, Report
 
 __all__ = ["check", "unfit"]
 
@@ -20,7 +20,6 @@ _MOST: Final = 2**40
 _MOST_MESH: Final = 2**53
 """Above what any clock of a peer that lies can make of microseconds, and exact in every reader of JSON."""
 _MOST_DOUBT: Final = 7
-_MOST_TEXT: Final = 300
 _MOST_SAID: Final = 256
 """Reasons of doubt and vitals of one host: three for each of its interfaces and references, of which none has this many."""
 
@@ -41,8 +40,8 @@ def unfit(hello: Hello) -> str:
     texts = (hello.agent, hello.release, hello.boot, hello.tenant, hello.mesh, *hello.locality, *listed)
     if len(listed) > _MOST_LISTED:
         return f"a hello lists {_MOST_LISTED} sources and features at most"
-    if any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts):
-        return f"a hello has texts of {_MOST_TEXT} printable characters at most"
+    if any(len(text) > MOST_TEXT or not text.isprintable() for text in texts):
+        return f"a hello has texts of {MOST_TEXT} printable characters at most"
     return f"a token has {_MOST_TOKEN} characters at most" if len(hello.token) > _MOST_TOKEN else ""
 
 
@@ -67,7 +66,7 @@ def _host(heartbeat: Heartbeat) -> None:
     doubts, vitals = heartbeat.doubts, heartbeat.vitals
     _refuse(max(len(doubts), len(vitals)) > _MOST_SAID, "vitals", f"or doubts are more than {_MOST_SAID}")
     texts = (*doubts, *(vital.name for vital in vitals), *(vital.where for vital in vitals))
-    _refuse(any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts), "vitals", "has an unreadable text")
+    _refuse(any(len(text) > MOST_TEXT or not text.isprintable() for text in texts), "vitals", "has an unreadable text")
     numbers = [0, *(number for vital in vitals for number in (vital.value, vital.whole, vital.over_ms))]
     _refuse(min(numbers) < 0 or max(numbers) > _MOST, "vitals", "has a number below 0 or beyond reason")
 
@@ -77,7 +76,7 @@ def _pacing(pacing: Pacing | None) -> None:
         return
     texts = (pacing.limit, *pacing.skipped)
     _refuse(len(pacing.skipped) > _MOST_CAUSES, "pacing", f"has more than {_MOST_CAUSES} causes")
-    _refuse(any(len(text) > _MOST_TEXT or not text.isprintable() for text in texts), "pacing", "has an unreadable text")
+    _refuse(any(len(text) > MOST_TEXT or not text.isprintable() for text in texts), "pacing", "has an unreadable text")
     _refuse(any(not _CAUSE(cause) for cause in pacing.skipped), "pacing", "has a cause that is no word")
     numbers = (pacing.rate_milli, pacing.stretch_milli, pacing.shed, *pacing.skipped.values())
     _refuse(min(numbers) < 0 or max(numbers) > _MOST, "pacing", "has a number below 0 or beyond reason")
@@ -92,9 +91,7 @@ def _ports(ports: Ports | None, path: str) -> None:
 
 
 def _mesh(told: MeshReport, path: str) -> None:
-    _refuse(
-        not 1 <= len(told.peer) <= _MOST_TEXT or len(told.error) > _MOST_TEXT, path, "has an endless text or no peer"
-    )
+    _refuse(not 1 <= len(told.peer) <= MOST_TEXT or len(told.error) > MOST_TEXT, path, "has an endless text or no peer")
     _refuse(not (told.peer + told.error).isprintable(), path, "has an unreadable text")
     counted = (told.sent, told.forward_lost, told.replied, told.reverse_lost, told.loss, told.delay)
     known = (told.silent_ms, told.asked_ms, told.rtt_us)
@@ -107,13 +104,13 @@ def _mesh(told: MeshReport, path: str) -> None:
 
 
 def _report(report: Report, path: str) -> None:
-    _refuse(not 1 <= len(report.line) <= _MOST_TEXT, f"{path}.line", f"must be 1…{_MOST_TEXT} characters")
+    _refuse(not 1 <= len(report.line) <= MOST_TEXT, f"{path}.line", f"must be 1…{MOST_TEXT} characters")
     _reading(report.reading, f"{path}.reading")
     detail = report.detail
     _refuse(not 0 <= detail.skipped <= _MOST, f"{path}.detail.skipped", "must be a whole number, not negative")
     _refuse(not 0 <= detail.interval_ms <= _MOST, f"{path}.detail.interval_ms", "must be milliseconds, not negative")
     _ports(detail.ports, f"{path}.detail.ports")
-    _refuse(len(detail.address) > _MOST_TEXT or len(detail.error) > _MOST_TEXT, f"{path}.detail", "has an endless text")
+    _refuse(len(detail.address) > MOST_TEXT or len(detail.error) > MOST_TEXT, f"{path}.detail", "has an endless text")
 
 
 def _reading(reading: Reading, path: str) -> None:

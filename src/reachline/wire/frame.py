@@ -16,6 +16,7 @@ from reachline.model import Kind, Reading
 
 __all__ = [
     "MAX_FRAME",
+    "MOST_TEXT",
     "PROTOCOL",
     "SLICE",
     "Ack",
@@ -49,6 +50,8 @@ _UNSAID: Final = (1, 0)
 """What a Hello or a Welcome speaks that does not say: a default is not written, so this one stays as it is for ever."""
 MAX_FRAME: Final = 4 << 20
 """Bytes. A slice of 100 lines with all nine kinds and histograms is below 2 MiB; four leave room."""
+MOST_TEXT: Final = 300
+"""Characters of any text in a frame but a target's or an option's: a center ends the stream of who sends more."""
 SLICE: Final = 100
 """Lines a heartbeat part carries: no part holds a loop for more than a millisecond."""
 
