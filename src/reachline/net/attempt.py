@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from reachline.errors import LocalProtocolError
 from reachline.model import Clock, Endpoint, Failure, Seconds
-from reachline.net.kernel import bind, words_of
+from reachline.net.early import EARLY, bind
+from reachline.net.kernel import words_of
 from reachline.net.result import Phases
 from reachline.net.wheel import NEVER
 from reachline.talk import Conversation, Probe
@@ -37,8 +38,6 @@ SockAddr = tuple[str, int] | tuple[str, int, int, int]
 Place = tuple[str, int]
 """An address or a name, and a port, as a proxy is asked for it."""
 
-EARLY: Final = -1
-"""Among source ports: the kernel chooses at bind."""
 _PASSING: Final = frozenset((Way.CONNECT, Way.STREAM))
 """Ways that proxies carry; DNS has TCP to fall back on."""
 _FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
@@ -62,8 +61,8 @@ class Job:
     reset: bool = False
     """Close by RST (spares TIME_WAIT, shows as an error at the target); the default is FIN."""
     port: int = 0
-    """Of TCP: the source port. 0: the kernel chooses at connect, which on Linux are the even ones in turn; EARLY: it chooses at
-    bind, one of the odd ones by chance. One that is in use is an AGENT failure.
+    """Of TCP: the source port. 0: the kernel chooses at connect, which on Linux are the even ones in turn; EARLY: one of the odd
+    ones by chance. One that is asked for and in use is an AGENT failure.
     """
     hops: tuple[Hop, ...] = ()
     """Proxies to go through, the first one first; `source` and `interface` are those of the connection to it."""

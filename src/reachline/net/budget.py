@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from reachline.model import Seconds
 from reachline.net import kernel
 
-__all__ = ["FULL", "Files", "Ports", "files", "ports"]
+__all__ = ["FULL", "Files", "Ports", "files", "free", "ports"]
 
 FULL: Final = 0.6
 """Share of the ports toward one target that may be in TIME_WAIT: above it a connect that needs one begins to search for long, and
@@ -67,6 +67,12 @@ def ports(*, is_loopback: bool = False) -> Ports:
     reuse = _said("tcp_tw_reuse").strip()
     is_reused = reuse == str(_EVERYWHERE) or (is_loopback and reuse == str(_LOOPBACK))
     return Ports(usable, max(1, len(usable) - reserved), _REUSED if is_reused else _TIME_WAIT)
+
+
+def free() -> tuple[int, ...]:
+    """The ports that anybody may take without asking for a certain one: the range without those that are reserved."""
+    reserved = _reserved(_said("ip_local_reserved_ports"))
+    return tuple(port for port in _range(_said("ip_local_port_range")) if port not in reserved)
 
 
 def _said(name: str) -> str:

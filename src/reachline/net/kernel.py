@@ -165,14 +165,14 @@ def keep_stamps() -> socket.socket:
 def bind(sock: socket.SocketType, family: int, source: str, interface: str, port: int = 0) -> None:
     """Leave from `source` by `interface` (either may be empty); OSError where that cannot be: no probe is to be sent.
 
-    `port` is that of `Job`.
+    `port` 0: the kernel chooses at connect.
     """
     if interface:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
     if port:
         # Shared with other connects to other targets, and used again while the last one from it is in TIME_WAIT.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((source, max(port, 0)) if family == socket.AF_INET else (source, max(port, 0), 0, 0))
+        sock.bind((source, port) if family == socket.AF_INET else (source, port, 0, 0))
     elif source:
         with contextlib.suppress(OSError):  # missing before Linux 4.2: only the port budget is smaller
             sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)

@@ -12,7 +12,8 @@ from typing import ClassVar, Final, Protocol
 from reachline.model import Clock
 from reachline.net.attempt import Attempt, Home, Ready, Route
 from reachline.net.datagram import Datagram
-from reachline.net.kernel import RST_ON_CLOSE, bind
+from reachline.net.early import bind
+from reachline.net.kernel import RST_ON_CLOSE
 from reachline.net.result import Phases
 
 __all__ = ["Begin", "Lane", "Lean", "connecting", "opened"]
