@@ -16,10 +16,11 @@ from reachline.agent.prober import Prober
 from reachline.agent.references import References, is_own
 from reachline.agent.selfcheck import SelfCheck
 from reachline.agent.settings import checked
+from reachline.center.checks import check
 from reachline.errors import ConfigError
 from reachline.model import Failure, Kind, Seconds, Zone
 from reachline.testing.wait import until
-from reachline.wire.frame import LinePlan, ProbePlan
+from reachline.wire.frame import Heartbeat, LinePlan, ProbePlan
 
 LATEST: Seconds = 30.0
 
@@ -157,6 +158,28 @@ def test_a_gateway_that_no_longer_answers_voids_nothing_of_lines_that_are_only_w
             assert ours.look(later=1.0) == []
             ours.passive.watched["c/a"].take(Heard(sent=10, ends=(None,)), asyncio.get_running_loop().time())
             assert ours.look(later=2.0)[-1].startswith("results are void: the gateway")
+
+    go(work())
+
+
+def test_references_are_told_of_without_their_secrets_and_no_center_refuses_a_heartbeat_for_them() -> None:
+    async def work() -> None:
+        pages = [f"https://10.0.0.1/{at}{'x' * 400}?token=secret" for at in range(300)]
+        async with own("redis://user:secret@10.0.0.1:6379", *pages) as ours:
+            ours.adopt()
+            await until(lambda: not ours.prober.is_adopting, what="all references")
+            for name in [name for name in ours.prober.lines if name.startswith("~reference")]:
+                ours.fail(name, 1)
+
+            doubts = ours.look()
+
+            assert doubts[0] == "reference redis://***@10.0.0.1:6379 does not answer"
+            assert doubts[-2:] == [
+                "285 more references do not answer",
+                "results are void: no reference answers",
+            ]
+            assert "secret" not in "".join((*doubts, *ours.prober.lines))
+            check(Heartbeat(agent="v1", boot="b", sequence=1, doubts=ours.trust.doubts, doubt=1))
 
     go(work())
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from hashlib import blake2b
 from typing import Final, NamedTuple, Self
 
 from reachline.agent import trust
 from reachline.agent.probed import Probed
-from reachline.doors.addresses import SCHEMES
+from reachline.doors.addresses import SCHEMES, masked
 from reachline.model import Kind
 from reachline.net import interfaces
 from reachline.wire.frame import LinePlan, ProbePlan
@@ -26,6 +27,8 @@ EVERY_MS: Final = 1_000
 """Of a reference target. One failed round must be known before a line's three are, or we would report our own fault."""
 _ROUNDS: Final = 3
 """Rounds that are known of a line at most (`core.rounds`)."""
+_SHOWN: Final = 200
+"""Characters of a URL: a center takes no reason of more than 300."""
 _ASKED_MS: Final = 2_000
 """Of the connectivity check, somebody's server: at the shortest usual interval of a suspect line."""
 
@@ -75,10 +78,10 @@ class References:
         self, targets: Sequence[str], connectivity: str = "", *, gateway: Callable[[], str] = interfaces.gateway
     ) -> None:
         self._given = tuple(
-            _reference(_Part.ANCHOR, f"reference {target}", target, _kind(target)) for target in targets
+            _reference(_Part.ANCHOR, f"reference {_shown(target)}", target, _kind(target)) for target in targets
         )
         if connectivity:
-            name = f"the connectivity check {connectivity.partition('?')[0]}"
+            name = f"the connectivity check {_shown(connectivity)}"
             self._given += (_reference(_Part.CONNECTIVITY, name, connectivity, Kind.HTTP, every=_ASKED_MS),)
         self._find_gateway, self._port = gateway, 0
         self._answered: set[str] = set()
@@ -167,6 +170,11 @@ class References:
         return True if rounds.ok else False if rounds.known == _ROUNDS else None
 
 
+def _shown(target: str) -> str:
+    """As much of a URL as everybody may see and anybody reads."""
+    return masked(target.partition("?")[0])[:_SHOWN]
+
+
 def _kind(target: str) -> Kind:
     scheme = target.partition(":")[0]
     kinds = SCHEMES[scheme].kinds if scheme in SCHEMES else ()
@@ -177,7 +185,9 @@ def _reference(
     part: _Part, name: str, target: str, kind: Kind, *, every: int = EVERY_MS, source: str = ""
 ) -> _Reference:
     probe = ProbePlan(kind=kind, interval_ms=every, suspect_interval_ms=every, timeout_ms=EVERY_MS, patience_ms=0)
-    line = LinePlan(line=f"{_OWN}{part.value}/{target}", target=target, source=source, probes=(probe,))
+    # Its id stands in logs: without secrets, and yet its own.
+    number = blake2b(target.encode(), digest_size=4).hexdigest()
+    line = LinePlan(line=f"{_OWN}{part.value}/{_shown(target)}#{number}", target=target, source=source, probes=(probe,))
     return _Reference(part, name, line)
 
 

@@ -20,6 +20,8 @@ __all__ = ["SelfCheck"]
 
 log = logging.getLogger("reachline.agent")
 
+_TOLD: Final = 16
+"""References by name: nobody reads more, and a center takes no heartbeat with hundreds."""
 _TIMEOUT: Final[Seconds] = EVERY_MS / 1_000
 """Of every reference."""
 
@@ -110,7 +112,9 @@ class SelfCheck:
         if worst := trust.of_timers(int(1_000 * late)):
             found.append(_Reason("timers", f"own timers fired {late:.2f} s late", worst))
         lost = self._references.lost(self._prober.lines, lambda: self._through(now))
-        found += [_Reason(name, f"{name} does not answer") for name in lost]
+        found += [_Reason(name, f"{name} does not answer") for name in lost[:_TOLD]]
+        if len(lost) > _TOLD:
+            found.append(_Reason("more references", f"{len(lost) - _TOLD} more references do not answer"))
         if at_once := self._at_once():
             found.append(_Reason("at once", at_once))
         if self._void:
