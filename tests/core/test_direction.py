@@ -152,6 +152,22 @@ def test_a_rise_counts_from_the_limit_on_and_a_gap_keeps_the_ways_apart(forward:
     assert after(risen, risen, risen).delay is way
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_path_that_is_always_restless_is_no_fault_and_a_rise_beyond_that_is_one(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def restless(number: int, more: int = 0) -> Interval:
+        return at(
+            number, forward=20_000 + int(rng.expovariate(1e-4)) + more, reverse=20_000 + int(rng.expovariate(1e-3))
+        )
+
+    intervals = [restless(number) for number in range(160)]
+    risen = [restless(160 + number, 150_000) for number in range(3)]
+
+    assert {find(intervals[: number + 1], 5_000 * number).delay for number in range(160)} == {Way.NEITHER}
+    assert find([*intervals, *risen], risen[-1].at_ms).delay is Way.FORWARD
+
+
 def test_one_calm_interval_among_the_newest_three_is_enough_to_say_nothing() -> None:
     risen = {"forward": 110_000}
 

@@ -33,6 +33,8 @@ LIMIT_US: Final = 5_000
 """A rise below this is no fault that anybody's business notices…"""
 _LIMIT_PART: Final = 10
 """…and neither is one below a tenth of the base round trip: long paths wander by that much."""
+_UNREST: Final = 4
+"""Nor is one below four times what the round trip moves by from one interval to the next: so a restless path always is."""
 _DRIFT_PPB: Final = 1_000_000
 """Twice what NTP may slew a clock by (500 ppm). A difference that moves faster is no drift."""
 _MOST_US: Final = 3_600_000_000
@@ -41,8 +43,7 @@ _ENTER_MILLI, _EXIT_MILLI = 10, 5
 """Loss is named from 1 % on where its Wilson bound clears 0.5 %: the limits of `loss` and the gate that the judge has…"""
 _SECURE_MILLI: Final = 2_576
 """…but at one in 200 rather than one in 20 (z of 99.5 %): it is looked at anew every five seconds, not once a heartbeat."""
-_EVEN_MILLI: Final = 500
-_WAY_MILLI: Final = 3_000
+_EVEN_MILLI, _WAY_MILLI = 500, 3_000
 """One way alone is named where more than half of all losses are its own, at one in 740 (three sigma): 9 to none, 12 to 1. With
 less, a path that loses both ways would be named by the way that lost first."""
 _LEAST: Final = 100
@@ -175,8 +176,7 @@ def _since_step(points: list[_Point]) -> tuple[list[_Point], bool]:
 
 def _is_step(before: _Point, after: _Point) -> bool:
     limit = _limit(before.total)
-    drifted = _DRIFT_PPB * (after.at_ms - before.at_ms) // 1_000_000
-    moved = abs(after.offset - before.offset) - drifted
+    moved = abs(after.offset - before.offset) - _DRIFT_PPB * (after.at_ms - before.at_ms) // 1_000_000
     return moved > limit and abs(after.total - before.total) <= limit // 2
 
 
@@ -187,10 +187,11 @@ def _limit(round_trip: int) -> int:
 def _delayed(found: Finding, points: Sequence[_Point], since_ms: int) -> Finding:
     """The finding with what the lowest delays say; what was before `since_ms` is not now."""
     newest = [point for point in points[-_NEWEST:] if point.at_ms >= since_ms]
-    base = _at_base(points)
+    base = _at_base(points) if len(points) >= _BASE else []
     if len(base) < _BASE or len(newest) < _NEWEST:
         return found
-    limit = _limit(sum(point.total for point in base) // len(base))
+    unrest = _median([abs(later.total - one.total) for later, one in zip(points[1:], points, strict=False)])
+    limit = max(_limit(sum(point.total for point in base) // len(base)), _UNREST * unrest)
     clock = _clock(base)
     if abs(clock.drift_ppb) > _DRIFT_PPB:
         return found
@@ -208,8 +209,6 @@ def _delayed(found: Finding, points: Sequence[_Point], since_ms: int) -> Finding
 
 def _at_base(points: Sequence[_Point]) -> list[_Point]:
     """Those whose round trip is at its base: a low tenth of all, the lowest left out (it may hold a clock's step)."""
-    if len(points) < _BASE:
-        return []
     base = sorted(point.total for point in points)[max(1, len(points) // 10)]
     near = _limit(base) // 2
     return [point for point in points if abs(point.total - base) <= near]
