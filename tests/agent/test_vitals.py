@@ -89,6 +89,22 @@ def test_counters_are_looked_at_every_few_seconds_and_only_of_the_interfaces_tha
     assert {vital.over_ms for each in found for vital in each} == {round(1_000 * EVERY)}
 
 
+def test_modules_that_cannot_be_read_cost_nothing_but_their_light() -> None:
+    def see(_: str) -> Light | None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> tuple[Vital, ...]:
+        looking = Vitals(lambda: ["eth0"], read=lambda _: Host(full=next(counts)), see=see)
+        looking.news(0.0)
+        await until(lambda: looking.has_read, what="the module asked")
+        return looking.news(EVERY)
+
+    counts = iter(range(9))
+    (only,) = asyncio.run(scenario())
+
+    assert (only.name, only.value) == ("udp", 1)
+
+
 def test_light_is_told_when_it_changed_by_a_decibel_or_is_less_than_its_module_likes() -> None:
     seen = iter(
         [Light(5_000, 400), Light(4_500, 400), Light(3_900, 400), Light(3_900, 400), Light(300, 400), Light(300, 400)]

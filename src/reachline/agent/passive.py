@@ -162,6 +162,8 @@ class Passive:
         self._inodes = frozenset[int]()
         """Those of the connections that were told apart last, and whose each is, by process."""
         self._owned: dict[str, frozenset[int]] = {}
+        self._interfaces: dict[str, tuple[int, frozenset[str]]] = {}
+        """Those that lines name, at this look."""
         self._is_markless = False
         """We may not see marks."""
 
@@ -240,6 +242,7 @@ class Passive:
     async def _prepared(self, able: tuple[Watched, ...], now: Seconds) -> _Table:
         """What to look for; mostly the same as before."""
         has_changed = False
+        self._interfaces.clear()
         for number, watched in enumerate(able, 1):
             if not watched.is_settled:
                 has_changed |= watched.seek(self._match(watched, now))
@@ -305,13 +308,18 @@ class Passive:
         if self._is_markless and watched.rule.mark is not None:
             watched.blind = MARKS_REFUSED
             return _NOWHERE
-        index = interfaces.index_of(line.interface) if line.interface else 0
+        index, local = self._interface(line.interface)
         if line.interface and not index:
             watched.blind = f"there is no interface {line.interface}"
             return _NOWHERE
-        local = interfaces.addresses_of(line.interface) if line.interface else frozenset()
         watched.is_settled = is_address(endpoint.host) and not line.interface and watched.rule.mark is None
         return Match(watched.rule, tuple(watched.addresses), endpoint.port, line.source, index, local)
+
+    def _interface(self, name: str) -> tuple[int, frozenset[str]]:
+        """Its number and its addresses, looked up once for all lines of a look."""
+        if name and name not in self._interfaces:
+            self._interfaces[name] = interfaces.index_of(name), interfaces.addresses_of(name)
+        return self._interfaces.get(name, (0, frozenset()))
 
     def _resolve(self, watched: Watched, host: str, family: int, now: Seconds) -> str:
         """The addresses that the line's name has, and those it had lately; why it has none, where that is known."""

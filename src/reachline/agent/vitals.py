@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -14,6 +15,8 @@ from reachline.wire.frame import Vital
 from reachline.wire.optics import Light
 
 __all__ = ["Vitals", "differences"]
+
+log = logging.getLogger("reachline.agent")
 
 EVERY: Final[Seconds] = 5.0
 """Between two looks at the counters: a share of a second or two says little of a host."""
@@ -123,7 +126,12 @@ class Vitals:
         """Light that changed since it was last told, or is too little."""
         if self._dark is None or not self._dark.done():
             return
-        found, self._dark = self._dark.result(), None
+        done, self._dark = self._dark, None
+        if (error := done.exception()) is not None:
+            # No thread to be had, a module that says what none may: advice is not worth an agent.
+            log.warning("optics_unread", extra={"reason": str(error)})
+            return
+        found = done.result()
         for nic, now in found.items():
             if now.received < now.warning or _has_moved(self._light.get(nic), now):
                 yield Vital(name="light", where=nic, value=now.received, whole=now.warning)

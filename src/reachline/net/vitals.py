@@ -84,8 +84,8 @@ def _text(file: Path) -> str:
 def _cores(text: str) -> dict[str, Core]:
     found = {}
     for line in text.splitlines():
-        name, *numbers = line.split()
-        if name.startswith("cpu") and name != "cpu":
+        name, *numbers = line.split() or ("",)
+        if name.startswith("cpu") and name != "cpu" and len(numbers) >= _GUEST:
             ticks = [int(number) for number in numbers[:_GUEST]]
             found[name] = Core(ticks[_SOFTIRQ], ticks[_STEAL], sum(ticks))
     return found
