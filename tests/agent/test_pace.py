@@ -103,6 +103,43 @@ def test_another_network_is_not_held_back() -> None:
     assert pace.admit([Claim("network 10.0.1.0/24", 10.0, 5)], 100.0, 101.0, 5) == 100.0
 
 
+def test_what_a_bucket_puts_off_holds_nobody_else_back() -> None:
+    pace = Pace(Limits(rate=100.0, network=10.0))
+    slow = [Claim("network 10.0.0.0/24", 10.0, 1)]
+
+    put_off = [pace.admit(slow, 100.0, 110.0, 1) for _ in range(30)]
+
+    assert put_off == [pytest.approx(100.0 + max(0, number - 1) / 10, abs=1e-6) for number in range(30)]
+    assert pace.admit([Claim("network 10.0.1.0/24", 10.0, 1)], 100.0, 110.0, 1) == 100.0
+    assert pace.free <= 100.0, "nobody waits for the rate"
+
+
+def test_what_a_bucket_puts_off_counts_once_it_leaves() -> None:
+    rate, slow = 20.0, [Claim("network 10.0.0.0/24", 10.0, 1)]
+    pace = Pace(Limits(rate=rate, network=10.0))
+
+    starts = [at for _ in range(30) if (at := pace.admit(slow, 100.0, 110.0, 1)) is not None]
+    for number in range(300):
+        # Somebody asks again and again, as soon as the rate allows.
+        if pace.free <= (now := 100.0 + number / 100) and (at := pace.admit((), now, 110.0, 1)) is not None:
+            starts.append(at)
+
+    for begin in range(10, 300, 10):
+        ended = sum(1 for at in starts if 100.0 <= at < 100.0 + begin / 100)
+        # A tenth of a second is saved up, and one may leave just before what was put off does.
+        assert rate * (begin / 100 - 0.2) <= ended <= rate * (begin / 100 + 0.1) + 1
+
+
+def test_a_try_beside_all_rounds_pays_for_what_was_put_off_too() -> None:
+    pace = Pace(Limits(rate=10.0, network=10.0))
+    slow = [Claim("network 10.0.0.0/24", 10.0, 5)]
+    assert [pace.admit(slow, 100.0, 110.0, 5) for _ in range(2)] == [pytest.approx(100.0), pytest.approx(100.4)]
+
+    # Five began at 100.0, of which one was saved up for, and five more at 100.4: ten attempts are a second's worth.
+    assert not pace.has_room((), 100.85)
+    assert pace.has_room((), 100.95)
+
+
 def test_a_try_beside_all_rounds_goes_at_once_or_not_at_all_and_is_no_skipped_round() -> None:
     pace = Pace(Limits(rate=10.0, network=5.0))
     claims = [Claim("network 10.0.0.0/24", 5.0, 5)]

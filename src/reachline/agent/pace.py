@@ -6,6 +6,7 @@ bucket's name says that the agent itself was the cause. Sends nothing and waits 
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -78,8 +79,10 @@ class Pace:
         self.factor: Ratio = 1.0
         """By how much all intervals are stretched; 1: not at all."""
         self.free: Seconds = 0.0
-        """From when on the total rate allows another attempt."""
+        """From when on the total rate allows another attempt, by what had left when this was last asked."""
         self.skipped: Counter[str] = Counter()
+        self._put_off: list[tuple[Seconds, int]] = []
+        """(start, attempts) of rounds that a bucket put off. The rate counts them once they leave: nobody waits for them before."""
         self._buckets = Buckets()
         self._asked = 0
         """Attempts in 1000 s that all lines ask for, each at the interval that applies to it now."""
@@ -101,20 +104,34 @@ class Pace:
             return None
         if self.limits.rate is None:
             return start
+        self._settle(at)
+        if start > max(at, self.free):
+            heapq.heappush(self._put_off, (start, attempts))
+            return start
         begin = max(start, self.free)
-        self.free = max(self.free, start - SPARE) + attempts / self.limits.rate
+        self._spend(start, attempts)
         return begin
 
     def has_room(self, claims: Sequence[Claim], now: Seconds) -> bool:
         """Whether one more attempt may go at once, beside all rounds; it is taken then. Nothing is counted where not."""
         single = [claim._replace(attempts=1) for claim in claims]
+        self._settle(now)
         if self.limits.rate is not None and self.free > now:
             return False
         if isinstance(self._buckets.take(single, now, now), str):
             return False
-        if self.limits.rate is not None:
-            self.free = max(self.free, now - SPARE) + 1 / self.limits.rate
+        self._spend(now, 1)
         return True
+
+    def _settle(self, now: Seconds) -> None:
+        """Counts what was put off until now."""
+        while self._put_off and self._put_off[0][0] <= now:
+            self._spend(*heapq.heappop(self._put_off))
+
+    def _spend(self, at: Seconds, attempts: int) -> None:
+        """Attempts that leave at this moment take their share of the total rate."""
+        if self.limits.rate is not None:
+            self.free = max(self.free, at - SPARE) + attempts / self.limits.rate
 
     def skip(self, cause: Skip, rounds: int = 1) -> None:
         """Rounds were left out."""
