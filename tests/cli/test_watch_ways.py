@@ -97,6 +97,8 @@ def test_a_way_that_cannot_be_gone_is_told_in_words(text: str, expected: str) ->
         "redis://h?password=geheim&db=x",
         "redis://bob:geheim?geheim@h",
         "redis://bob:geheim#geheim@h/1",
+        "redis://bob:geheim?x=geheim@h/1",
+        "tcp://h:1?via=socks5://bob:geheim&x=geheim@p:1",
         "tcp://h:1?via=socks5://bob:geheim&geheim@p:1",
         "https://h/?via=socks5://bob:1%61#geheim@p:1",
         "https://h/#headers=Authorization%3A%20geheim&expect=x",

@@ -24,6 +24,8 @@ _SECRETS: Final = frozenset({"password", "headers"})
 """Options that are not shown."""
 _PAGES: Final = re.compile(r"https?://|dns://[^/?#]*/")
 """Targets whose query is their own: pages, and `dns://server/name?type=AAAA`."""
+_NO_PORT: Final = re.compile(r"://[^/@]*:(?![0-9]*(?:/|$))[^@\]]*$")
+"""A URL that ends in what stands for a port and is none: the beginning of a password."""
 _LONGEST: Final = 15
 """Bytes of an interface's name (IFNAMSIZ without its end)."""
 
@@ -99,9 +101,11 @@ def shown(text: str) -> str:
     """The target as it may be shown: as it was typed, but for passwords."""
     if _is_cut(text):
         return f"{text.partition('://')[0]}://***"
-    if any(piece.is_cut for piece in _pieces(text)):
+    opened = [_open(piece) for piece in _pieces(text)]
+    # Where a way out is broken, what stands behind it may be the rest of its password.
+    if any(piece.is_cut for piece in _pieces(text)) or any("via=***" in each for each in opened):
         return f"{masked(_url(text))}?***"
-    return masked(_url(text)) + "".join(piece.mark + _open(piece) for piece in _pieces(text))
+    return masked(_url(text)) + "".join(piece.mark + each for piece, each in zip(_pieces(text), opened, strict=True))
 
 
 def _open(piece: _Piece) -> str:
@@ -117,7 +121,10 @@ def _open(piece: _Piece) -> str:
 def _is_cut(text: str) -> bool:
     """Whether the login of its URL is cut short by a mark that ends a URL."""
     url = _url(text)
-    return has_login(text) and "@" not in url and "@" in text[len(url) :].partition("=")[0]
+    rest = text[len(url) :]
+    if not has_login(text) or "@" in url or "@" not in rest:
+        return False
+    return "@" in rest.partition("=")[0] or bool(_NO_PORT.search(url))
 
 
 def _url(text: str) -> str:
