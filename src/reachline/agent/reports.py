@@ -12,7 +12,7 @@ from reachline.agent.prober import Prober
 from reachline.agent.references import is_own
 from reachline.agent.selfcheck import SelfCheck
 from reachline.model import Seconds
-from reachline.wire.frame import SLICE, Detail, Heartbeat, Pacing, Phases, Ports, Report
+from reachline.wire.frame import MOST_TEXT, SLICE, Detail, Heartbeat, Pacing, Phases, Ports, Report
 
 __all__ = ["Reporter", "pacing_of"]
 
@@ -73,7 +73,7 @@ class Reporter:
             histogram=figures.histogram,
             handshake_lost=figures.handshake_lost,
             address=self._prober.address(probed),
-            error=probed.error if failed or not reading.counts.attempts else "",
+            error=probed.error[:MOST_TEXT] if failed or not reading.counts.attempts else "",
             skipped=probed.skipped,
             lateness_us=probed.lateness_us,
             certificate_days=days,
