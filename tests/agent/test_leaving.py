@@ -44,6 +44,20 @@ def test_a_network_is_what_one_operator_routes_and_loopback_is_nobodys(host: str
         (("10.9.0.1",), "tcp://a.example:443", {}, ("10.9.0.1",)),
         (("10.9.0.1",), "tcp://10.0.0.1:443", {"source": "10.9.0.7"}, ("10.9.0.7",)),
         (("10.9.0.1", "fd00::1"), "tcp://a.example:443", {"via": "socks5://[2001:db8::9]:1080"}, ("fd00::1",)),
+        (
+            ("10.9.0.1", "fd00::1"),
+            "tcp://a.example:443",
+            {"via": "https://bob:x@10.0.0.9:3128?ca=/etc/p.pem,socks5://[2001:db8::9]:1080"},
+            ("10.9.0.1",),
+        ),
+        (
+            ("10.9.0.1", "fd00::1"),
+            "tcp://10.0.0.1:443",
+            {"via": "https://[2001:db8::9]:3128/?sni=a.example"},
+            ("fd00::1",),
+        ),
+        (("10.9.0.1", "fd00::1"), "http://10.0.0.1:80?a=/b", {}, ("10.9.0.1",)),
+        (("10.9.0.1", "fd00::1"), "tcp://10.0.0.1:443", {"via": "no proxy"}, ("10.9.0.1", "fd00::1")),
         (("auto",), "no url", {}, ("",)),
     ],
 )
@@ -121,10 +135,28 @@ def test_what_goes_elsewhere_does_not_count_and_what_needs_no_port_neither() -> 
         ("https://10.0.0.1/a", "tcp://10.0.0.1:443"),
         ("http://10.0.0.1", "tcp://10.0.0.1:80"),
         ("https://[fd00::1]/", "tls://[fd00::1]:443"),
+        ("http://10.0.0.1?a=/b", "tcp://10.0.0.1:80"),
     ],
 )
 def test_kinds_that_connect_to_one_port_share_its_budget(one: str, other: str) -> None:
     assert outflow(Close.AUTO, 0.7, one)[0].leaving(line("m", other), ("",)).reset
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://10.0.0.9:3128?ca=/etc/p.pem", "tcp://10.0.0.9:3128"),
+        ("https://bob:x@[2001:db8::9]:3128?verify=no", "tcp://[2001:db8::9]:3128"),
+        ("socks5://10.0.0.9:1080,socks5://10.0.0.8:1080", "tcp://10.0.0.9:1080"),
+    ],
+)
+def test_connects_to_a_proxy_share_the_ports_toward_it_with_all_that_goes_there(one: str, other: str) -> None:
+    direct, proxied = line("l", other), line("m", "tcp://10.0.0.1:443", via=one)
+
+    found, _ = outflow(Close.AUTO, 0.7, other)
+
+    assert found.leaving(direct, ("",)).reset
+    assert found.leaving(proxied, ("",)).reset
 
 
 def test_a_round_takes_from_its_targets_network_and_from_each_address_its_share() -> None:

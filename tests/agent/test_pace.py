@@ -118,14 +118,13 @@ def test_what_a_bucket_puts_off_counts_once_it_leaves() -> None:
     rate, slow = 20.0, [Claim("network 10.0.0.0/24", 10.0, 1)]
     pace = Pace(Limits(rate=rate, network=10.0))
 
-    starts = [at for _ in range(30) if (at := pace.admit(slow, 100.0, 110.0, 1)) is not None]
-    for number in range(300):
+    starts = [pace.admit(slow, 100.0, 110.0, 1) for _ in range(30)]
+    for now in (100.0 + number / 100 for number in range(300)):
         # Somebody asks again and again, as soon as the rate allows.
-        if pace.free <= (now := 100.0 + number / 100) and (at := pace.admit((), now, 110.0, 1)) is not None:
-            starts.append(at)
+        starts += [pace.admit((), now, 110.0, 1)] if pace.free <= now else []
 
     for begin in range(10, 300, 10):
-        ended = sum(1 for at in starts if 100.0 <= at < 100.0 + begin / 100)
+        ended = sum(1 for at in starts if at is not None and at < 100.0 + begin / 100)
         # A tenth of a second is saved up, and one may leave just before what was put off does.
         assert rate * (begin / 100 - 0.2) <= ended <= rate * (begin / 100 + 0.1) + 1
 

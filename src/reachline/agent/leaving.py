@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from reachline.agent.pace import Close, Limits
 from reachline.core.bucket import Claim
+from reachline.doors import outbounds
 from reachline.doors.addresses import AUTO, ROUTE, parse_target
+from reachline.doors.outbounds import DIRECT
 from reachline.errors import ConfigError
 from reachline.model import Kind
 from reachline.net import budget, sources
@@ -24,6 +26,8 @@ __all__ = ["Leaving", "Outflow", "Sources", "claims_of", "network_of"]
 _ANY: Final = ("",)
 _CONNECTIONLESS: Final = frozenset({Kind.DNS, Kind.ICMP, Kind.UDP, Kind.PASSIVE})
 _PORTS: Final = {"http": ":80", "https": ":443"}
+_AFTER: Final = re.compile(r"[/?#]").split
+"""What follows a host and its port begins with one of these."""
 _IPV4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+").fullmatch
 _PREFIX_OF_IPV6: Final = 48
 """As /24 of IPv4, the smallest network that the routing of the Internet knows: as a rule, one operator's."""
@@ -148,16 +152,29 @@ def network_of(host: str) -> str:
 
 
 def _netloc(line: LinePlan) -> str:
-    """Host and port that connections go to first, as the plan writes them."""
-    url = line.target if line.via == "direct" else line.via.partition(",")[0]
-    scheme, _, rest = url.partition("://")
-    place = rest.partition("/")[0].rpartition("@")[2]
+    """Host and port that connections go to first, as the plan writes them; of a way out as `_proxy` reads it."""
+    if line.via != DIRECT:
+        return _proxy(line.via)[1]
+    scheme, _, rest = line.target.partition("://")
+    place = _AFTER(rest, maxsplit=1)[0].rpartition("@")[2]
     return place + _PORTS.get(scheme, "") if place.rpartition(":")[2] == place or place.endswith("]") else place
 
 
 def _host(line: LinePlan) -> str:
+    if line.via != DIRECT:
+        return _proxy(line.via)[0]
     try:
-        url = line.target if line.via == "direct" else f"tcp://{_netloc(line)}"
-        return parse_target(url).host
+        return parse_target(line.target).host
     except (ConfigError, ValueError):
         return ""
+
+
+@lru_cache(maxsize=1_024)
+def _proxy(via: str) -> tuple[str, str]:
+    """Host, and host with port, of the first proxy; empty where the way out cannot be read, and nothing is sent."""
+    try:
+        endpoint = outbounds.hops(via)[0].endpoint
+    except (ConfigError, ValueError):
+        return "", ""
+    host = endpoint.host
+    return host, f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
