@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import logging
 from collections.abc import Iterator
@@ -58,3 +60,18 @@ def test_json_is_one_line_an_event_also_with_a_traceback(capsys: pytest.CaptureF
 
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["event"] == "request_failed"
+
+
+def test_a_want_of_descriptors_is_one_line_however_many_connections_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    start_logging(LogFormat.JSON)
+    loop = asyncio.new_event_loop()
+
+    for _ in range(500):
+        error = OSError(errno.EMFILE, "Too many open files")
+        loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": error})
+    loop.call_exception_handler({"message": "something else"})
+    loop.close()
+
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["event"] for each in said] == ["descriptors_used_up", "something else"]
+    assert "exception" not in said[0]

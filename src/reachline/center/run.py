@@ -35,7 +35,7 @@ from reachline.doors.effective import effective
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
-from reachline.net import http, rpc
+from reachline.net import http, kernel, rpc
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.wire.frame import Plan
 from reachline.wire.mesh import KEY
@@ -92,6 +92,7 @@ async def run(
 ) -> None:
     """Serves until `stop` is set; ConfigError where an address or the journal cannot be had. `ready` is called once it answers."""
     reach.refuse_exposed(document, insecure=options.insecure)
+    kernel.raise_file_limit()  # every client and every agent keeps one open
     identity = _identity(document)
     async with AsyncExitStack() as stack:
         bound = _bind(document)

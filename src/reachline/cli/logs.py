@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from enum import StrEnum
 from typing import Final
 
@@ -16,6 +17,10 @@ __all__ = ["LogFormat", "start_logging"]
 
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
+_NO_ACCEPT: Final = "socket.accept() out of system resource"
+"""What asyncio says when no descriptor is left, with a traceback, for each connection that waits, each second."""
+_SAID_AGAIN: Final = 60.0
+"""Seconds until it is said again: once a minute fills no disk."""
 
 
 class LogFormat(StrEnum):
@@ -23,6 +28,24 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class _Accepting(logging.Filter):
+    """One line a minute, without a traceback, of connections that wait for a descriptor; whatever else there is passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = -_SAID_AGAIN
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.getMessage().startswith(_NO_ACCEPT):
+            return True
+        now = time.monotonic()
+        if now - self._said < _SAID_AGAIN:
+            return False
+        self._said = now
+        record.msg, record.args, record.exc_info = "descriptors_used_up", (), None
+        return True
 
 
 def start_logging(form: LogFormat, level: str = "info") -> None:
@@ -46,6 +69,7 @@ def start_logging(form: LogFormat, level: str = "info") -> None:
     if form is LogFormat.JSON:
         after.append(structlog.processors.format_exc_info)
     handler = logging.StreamHandler()
+    handler.addFilter(_Accepting())
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=before, processors=[*after, renderer]))
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -27,6 +27,8 @@ Application = Callable[
 
 _BACKLOG: Final = 512
 """Connections the kernel holds while one turn of the loop runs; a fleet of clients reconnects at once."""
+_ACCEPTS: Final = 32
+"""Connections taken in one turn of the loop: asyncio asks as often for each that waits, also once no descriptor is left."""
 _KEEP_ALIVE: Final = 75
 """Seconds an idle connection stays: longer than a client's long poll of 30 s and its pause."""
 
@@ -123,7 +125,7 @@ async def serving(
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTS,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(grace)),
         ssl_certfile=identity.certificate if identity else None,
@@ -138,6 +140,7 @@ async def serving(
     server.lifespan = config.lifespan_class(config)
     try:
         await server.startup(sockets=[listener])
+        listener.listen(_BACKLOG)  # asyncio has just made the kernel's queue as short as its own turn
         async with asyncio.TaskGroup() as tasks:
             ticking = tasks.create_task(server.main_loop(), name="http")
             try:
