@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -188,3 +190,32 @@ def test_following_ends_with_its_task(tmp_path: Path) -> None:
         return task.cancelled()
 
     assert asyncio.run(follow())
+
+
+def test_a_directory_that_cannot_be_watched_is_looked_at(tmp_path: Path) -> None:
+    """With two descriptors left a file can be read, and the kernel gives no watch."""
+    script = """
+import asyncio, contextlib, os, pathlib, resource, sys
+from reachline.net.reload import changes
+path = pathlib.Path(sys.argv[1])
+async def main():
+    news = changes(path, known="a: 1")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    with contextlib.suppress(OSError):
+        while True:
+            last = os.open("/dev/null", os.O_RDONLY)
+    os.close(last)
+    os.close(last - 1)
+    first = await anext(news)
+    path.write_text("a: 3")
+    print(first, await anext(news))
+import anyio, watchfiles, anyio._backends._asyncio
+asyncio.run(main())
+"""
+    path = tmp_path / "r.yaml"
+    path.write_text("a: 2")
+
+    said = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False, timeout=60)
+
+    assert said.stdout == "a: 2 a: 3\n", said.stderr
+    assert "config_not_watched" in said.stderr

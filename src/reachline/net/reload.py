@@ -106,6 +106,14 @@ async def _stirs(directory: Path, debounce: Seconds) -> AsyncIterator[None]:
                     return
     except FileNotFoundError:
         return
+    except (OSError, RuntimeError) as error:  # the latter is what watchfiles calls the former
+        # Other programs of this user have all its watches (fs.inotify.max_user_instances), or the directory may not be listed.
+        log.warning(
+            "config_not_watched", extra={"directory": str(directory), "reason": str(error), "looks_every": _LOOK}
+        )
+        while _is_there(directory):
+            yield
+            await asyncio.sleep(_LOOK)
 
 
 def _absolute(path: str | Path) -> Path:
