@@ -17,7 +17,7 @@ from reachline.agent.passive import QUIET, Passive, Watched
 from reachline.core.ring import Columns
 from reachline.model import Counts, Kind, Reading
 from reachline.testing.wait import until
-from reachline.wire.frame import Detail, LinePlan, ProbePlan
+from reachline.wire.frame import MOST_TEXT, Detail, LinePlan, ProbePlan
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells of its connections")
 
@@ -84,6 +84,7 @@ def test_a_failure_of_the_past_is_not_why_there_is_no_verdict_now() -> None:
     assert one.reading(1.0, void=False)[1].error == "connections wait for an answer in vain"
     assert one.reading(1.1 + QUIET, void=False)[1].error.startswith("no connection of this machine's programs")
     assert one.reading(1.1 + QUIET, void=False, blind="no tcp_diag")[1].error == "no tcp_diag"
+    assert len(one.reading(1.1, void=False, blind="x" * 9_000)[1].error) == MOST_TEXT
 
 
 def test_what_was_found_while_our_own_end_was_broken_can_be_taken_back() -> None:

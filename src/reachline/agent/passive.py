@@ -27,7 +27,7 @@ from reachline.net.resolve import Resolver
 from reachline.net.sockdiag import MARKS_REFUSED, Looked, SockDiag
 from reachline.net.waiting import within
 from reachline.talk.secure import is_address
-from reachline.wire.frame import Connections, Detail, LinePlan, ProbePlan, Report
+from reachline.wire.frame import MOST_TEXT, Connections, Detail, LinePlan, ProbePlan, Report
 from reachline.wire.sockdiag import Wanted
 
 __all__ = ["QUIET", "Passive", "Watched"]
@@ -113,7 +113,7 @@ class Watched:
 
     def reading(self, now: Seconds, *, void: bool, blind: str = "") -> tuple[Reading, Detail]:
         """What the window says; nothing at all once nothing was sent for long. `blind`: why all or some lines see nothing."""
-        blind = blind or self.blind
+        blind = (blind or self.blind)[:MOST_TEXT]
         self.packets.age_out(now)
         reading, figures = self.window.summary(now, void=void)
         if self.heard is None or now - self.heard > QUIET:
