@@ -94,7 +94,8 @@ class Setup:
     insecure: bool = False
     demo: Demo | None = None
     log_level: str = "warning"
-    """Of the agents; the center logs where this process logs."""
+    log_format: str = "text"
+    """Of the agents; the center logs where and as this process does."""
 
 
 class _Child(NamedTuple):
@@ -220,6 +221,7 @@ def _named(house: _House, document: Document) -> tuple[_Child, ...]:
 def _agent(name: str, settings: AgentSettings, house: _House) -> _Child:
     place = settings.locality
     arguments = ["agent", "--id", name, "--center", house.socket, "--log-level", house.setup.log_level]
+    arguments += ["--log", house.setup.log_format]
     arguments += ["--zone", place.zone] if place.zone else []
     arguments += ["--region", place.region] if place.region else []
     # One machine: they answer each other on loopback, where nobody else asks.

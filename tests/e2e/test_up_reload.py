@@ -78,8 +78,9 @@ def test_an_agent_whose_token_changed_is_started_anew_with_the_new_one(document:
 
 
 def test_the_end_is_whole_also_while_an_agent_is_being_replaced(document: Edited, tmp_path: Path) -> None:
-    with Upped(str(document.path), *ANY, directory=tmp_path) as running:
+    with Upped(str(document.path), *ANY, "--log", "json", "--log-level", "info", directory=tmp_path) as running:
         eventually(lambda: is_watched_by(running, "local"), within=30)
+        assert '{"event": "agent_started"' in running.said, "agents log as the center does"
         document.name("{edge-03: {}}")
         eventually(lambda: "no longer named" in running.said, within=30)
 

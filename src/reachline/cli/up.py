@@ -68,6 +68,7 @@ def command(
         insecure=insecure,
         demo=Demo(module=_WORLD, story=story) if demo else None,
         log_level=log_level,
+        log_format=log_format.value,
     )
     asyncio.run(_until_signalled(document, setup))
 
