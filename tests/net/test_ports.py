@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from reachline.model import Failure
+from reachline.net import budget
 from reachline.net.attempt import EARLY
 from reachline.testing import parts
 from reachline.testing.wait import until
@@ -79,37 +81,87 @@ def test_a_port_in_use_is_our_fault_and_sends_nothing(lab, job, serve, say):
     assert (result.failure, result.sent, result.rtt_us) == (Failure.AGENT, 0, None)
 
 
-def failures_in_a_small_range(targets: str) -> list[str]:
-    """What becomes of early connects to these targets in turn, where there are eight ports and none is free again for a minute."""
+def early_connects(
+    targets: list[str], low: int, high: int, *, held: tuple[int, ...] = ()
+) -> tuple[list[str], list[int]]:
+    """(failures, ports) of early connects to these targets in turn, where there are few ports and none is free again for a minute:
+    with timestamps a port that is named has its target again at once.
+
+    Others listen at those that are `held`, and are reached all the time.
+    """
     parts.require_namespaces()
     script = """
-import asyncio, pathlib, socket, subprocess, sys
+import asyncio, json, pathlib, socket, subprocess, sys
 from reachline.net.attempt import EARLY
 from tests.net.conftest import Lab, make_job
+asked = json.loads(sys.argv[1])
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-for name, value in {"ip_local_port_range": "40000 40007", "tcp_tw_reuse": "0"}.items():
+for name, value in {"ip_local_port_range": asked["range"], "tcp_tw_reuse": "0", "tcp_timestamps": "0"}.items():
     pathlib.Path("/proc/sys/net/ipv4", name).write_text(value)
+def leave(port):
+    sock = socket.socket()
+    sock.bind(("127.0.0.9", port))
+    return sock
 async def main():
+    others = [socket.create_server(("127.0.0.1", port)) for port in asked["held"]]
     with socket.create_server(("0.0.0.0", 39999)) as server:
         async with Lab() as lab:
-            jobs = [make_job(f"tcp://{host}:39999", port=EARLY) for host in sys.argv[1:]]
-            return [(await lab.one(job)).failure for job in jobs]
-print(*(failure.name if failure else "ok" for failure in asyncio.run(main())))
+            jobs = [make_job(f"tcp://{host}:39999", port=EARLY) for host in asked["targets"]]
+            failures = [(await lab.one(job)).failure for job in jobs]
+        ports = [server.accept()[1][1] for failure in failures if not failure]
+    for number, other in enumerate(others):
+        with leave(39000 + number) as client:
+            client.connect(other.getsockname())
+            assert other.accept()[1] == client.getsockname()
+    return [failure.name if failure else "ok" for failure in failures], ports
+print(json.dumps(asyncio.run(main())))
 """
-    command = [parts.require("unshare"), "-n", sys.executable, "-c", script, *targets.split()]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    asked = json.dumps({"targets": targets, "range": f"{low} {high}", "held": held})
+    command = [parts.require("unshare"), "-n", sys.executable, "-c", script, asked]
+    failures, ports = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return failures, ports
 
 
 @pytest.mark.real
 def test_a_port_chosen_at_bind_that_is_gone_toward_the_target_leaves_it_to_connect():
-    """Of eight ports four are odd, and two of those ours: once they wait out their minute, the even ones serve."""
-    assert failures_in_a_small_range("127.0.0.1 " * 6) == ["ok"] * 6
+    """Of eight ports four are odd, and three of those ours: once they wait out their minute, the even ones serve."""
+    failures, ports = early_connects(["127.0.0.1"] * 6, 40_000, 40_007)
+
+    assert failures == ["ok"] * 6
+    assert len(set(ports)) == 6
 
 
 @pytest.mark.real
 def test_ports_chosen_at_bind_serve_any_number_of_targets():
     """A port that waits out its minute toward one target is free toward all others; the kernel's own choice would not have it."""
-    assert failures_in_a_small_range(" ".join(f"127.0.0.{number}" for number in range(1, 25))) == ["ok"] * 24
+    failures, ports = early_connects([f"127.0.0.{number}" for number in range(1, 25)], 40_000, 40_007)
+
+    assert failures == ["ok"] * 24
+    assert [port % 2 for port in ports] == [1] * 24
+
+
+@pytest.mark.real
+def test_ports_chosen_at_bind_last_as_long_as_connections_are_closed_by_fin():
+    """Up to `budget.FULL` of all ports wait out their minute toward one target, half of them early ones."""
+    early = round(budget.FULL * 40 / 2)
+
+    failures, ports = early_connects(["127.0.0.1"] * early, 40_000, 40_039)
+
+    assert failures == ["ok"] * early
+    assert [port % 2 for port in ports] == [1] * early
+
+
+@pytest.mark.real
+def test_ports_that_others_listen_at_are_left_to_them():
+    some = early_connects([f"127.0.0.{number}" for number in range(1, 9)], 40_000, 40_007, held=(40_001, 40_005))
+    all_ = early_connects(
+        [f"127.0.0.{number}" for number in range(1, 5)], 40_000, 40_007, held=(40_001, 40_003, 40_005, 40_007)
+    )
+
+    assert some[0] == ["ok"] * 8
+    assert set(some[1]) <= {40_003, 40_007}
+    assert all_[0] == ["ok"] * 4
+    assert [port % 2 for port in all_[1]] == [0] * 4
 
 
 def test_the_port_of_a_connect_that_nobody_answered_is_told(lab, job):

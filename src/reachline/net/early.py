@@ -2,7 +2,8 @@
 
 Connect itself has the even ones only. Asking bind for any port would do, but then the kernel looks for one that no connection
 to whatever target holds: with seven thousand in TIME_WAIT that takes 4 ms a connect, 200 ms at worst, in which the loop stands
-still. A port that is named is had at once, and is shared among connections to different targets.
+still. A port that is named is had at once, and is shared among connections to different targets; where somebody listens at it
+or did not say that it may be shared, bind refuses it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ EARLY: Final = -1
 
 _TRIES: Final = 4
 """Other programs' ports that are met in a row before connect chooses: with half of all ports in use once in sixteen."""
-_SHARE: Final = 2
-"""One odd port of so many is ours to take: other programs whose bind looks for one find it next door."""
+_LEFT: Final = 4
+"""One odd port of so many is left alone: other programs whose bind looks for one find it near by. The others are more than wait
+out their minute toward one target while connections to it are closed by FIN (`budget.FULL` of all ports, half of them odd)."""
 
 
 def bind(sock: socket.SocketType, family: int, source: str, interface: str, port: int) -> None:
@@ -49,4 +51,4 @@ def bind(sock: socket.SocketType, family: int, source: str, interface: str, port
 def _odd() -> Iterator[int]:
     """Those we take, again and again, the same ones while this process lives: none comes back before all others had their turn."""
     odd = [port for port in budget.free() if port % 2]
-    return itertools.cycle(SystemRandom().sample(odd, -(-len(odd) // _SHARE)))
+    return itertools.cycle(SystemRandom().sample(odd, len(odd) - len(odd) // _LEFT))
