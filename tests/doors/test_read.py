@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -386,6 +388,22 @@ def test_a_reference_to_nothing_is_told_and_masked(value: str, expected: str) ->
     assert expected in str(problem)
     assert str(problem).startswith("r.yaml:4:17: center.token: ")
     assert problem.value == "***"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40),
+    ],
+    ids=["a-pipe-without-a-writer", "a-device-without-an-end", "a-terabyte"],
+)
+def test_a_secrets_file_holds_nobody_up(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(path := tmp_path / "secret")
+
+    with pytest.raises(ConfigError, match="which is no text, no file or too large"):
+        reach.read(SMALLEST + f'center: {{token: "${{file:{path}}}"}}\n', name="r.yaml")
 
 
 def test_a_reference_where_none_is_read_is_told() -> None:

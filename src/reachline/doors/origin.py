@@ -86,7 +86,11 @@ class Origin:
 
 def read_secret(path: str) -> str:
     """A secret's file without its last line break; OSError or ValueError where it cannot be had."""
-    data = FilePath(path).read_bytes()
+    file = FilePath(path)
+    if file.is_fifo() or file.is_char_device() or file.is_block_device():
+        raise ValueError("is no file: a pipe may never answer, a device never end")
+    with file.open("rb") as opened:
+        data = opened.read(_MAX_SECRET + 1)
     if len(data) > _MAX_SECRET:
         raise ValueError(f"is larger than {_MAX_SECRET >> 10} KiB")
     return data.decode().rstrip("\r\n")
@@ -113,5 +117,5 @@ def _from_file(name: str, secret_file: Callable[[str], str]) -> tuple[str | None
     except OSError as error:
         return None, (f"refers to the file {name}: {error.strerror or error}", "")
     except ValueError:
-        return None, (f"refers to the file {name}, which is no text or too large", "")
+        return None, (f"refers to the file {name}, which is no text, no file or too large", "")
     return (value, ("", "")) if value else (None, (f"refers to the file {name}, which is empty", ""))
