@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import Future
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +22,8 @@ __all__ = ["CENTER", "CenterOption", "Refusal", "Unreached", "ask"]
 CENTER: Final = "http://127.0.0.1:7680"
 _PATIENCE: Final[Seconds] = 5.0
 """A center answers in milliseconds; five seconds say that it hangs."""
+_MOST: Final = 64 << 20
+"""Bytes of an answer: a hundred thousand lines."""
 _TOKEN: Final = "REACHLINE_TOKEN"  # noqa: S105  the variable's name
 
 CenterOption = Annotated[
@@ -53,24 +57,43 @@ def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
         raise ConfigError(Problem(place="option", path="--center", value=center, rule=rule, hint=hint))
     headers = {"Authorization": f"Bearer {token}"} if (token := os.environ.get(_TOKEN)) else {}
     request = urllib.request.Request(center.rstrip("/") + path, headers=headers)  # noqa: S310  the scheme was looked at
+    try:
+        return _within(request, patience)
+    except OSError as error:
+        reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "reason", error)
+        raise Unreached(f"{center}: no center answers ({reason})") from error
+    except (ValueError, RecursionError, http.client.HTTPException) as error:
+        raise ReachlineError(f"{center}: what answers there is no center") from error
+
+
+def _within(request: urllib.request.Request, patience: Seconds) -> Any:
+    """The answer, or the error of asking; TimeoutError after that time, also where bytes drip in, which no socket's timeout ends."""
+    asked: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            asked.set_result(_exchange(request, patience))
+        except (ReachlineError, OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            asked.set_exception(error)
+
+    threading.Thread(target=work, name="ask", daemon=True).start()
+    return asked.result(patience)
+
+
+def _exchange(request: urllib.request.Request, patience: Seconds) -> Any:
     # A center is reached directly: a proxy of the environment is for the world outside.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=patience) as answer:
-            return json.load(answer)
+            return json.loads(answer.read(_MOST))
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        raise Unreached(f"{center}: no center answers ({reason})") from error
-    except (ValueError, http.client.HTTPException) as error:
-        raise ReachlineError(f"{center}: what answers there is no center") from error
 
 
 def _refusal(error: urllib.error.HTTPError) -> Refusal:
     with error:
         try:
-            document = json.load(error)
+            document = json.loads(error.read(_MOST))
         except ValueError:
             document = {}
     told = document.get("error") if isinstance(document, dict) else None
