@@ -60,6 +60,9 @@ READINGS = st.builds(
     covered_ms=COUNT,
     void=st.booleans(),
     quality=st.integers(0, 2),
+    fresh_marred=COUNT,
+    fresh_slow=COUNT,
+    fresh_crawl=COUNT,
 )
 ROWS = st.lists(st.tuples(st.sampled_from([LineId("payments/a"), LineId("payments/b@az1")]), READINGS), max_size=4)
 PARTS = st.builds(
