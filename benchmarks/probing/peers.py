@@ -38,7 +38,7 @@ _ADDRESSES: Final = 250
 """Of 127.0.0.0/24: fping's figures are of many targets, its loop waits a millisecond between two packets to one."""
 _FPING: Final = ("-q", "-i", "0", "-p", "1", "-t", "500")
 _PINGS: Final = 60_000
-"""A second of them, about; fping is asked for a number, not for a time."""
+"""Of one run, about a second: fping is asked for a number, not for a time, and gives up at 65 536 within ten seconds."""
 _SHORT: Final = 2
 """Packets to each target in the run that is taken off: starting up and sorting addresses is not probing."""
 
@@ -91,8 +91,14 @@ def c_loop(kind: str, directory: Path, target: Target, seconds: Seconds) -> Samp
 
 
 def fping(seconds: Seconds) -> Sample:
-    """One run of fping on the core this process is on, its start-up taken off."""
-    return _less(_fping(max(round(_PINGS * seconds / _ADDRESSES), 2 * _SHORT)), _fping(_SHORT))
+    """Runs of fping on the core this process is on, of a second each, the start-up of every one taken off."""
+    runs = [_less(_fping(_PINGS // _ADDRESSES), _fping(_SHORT)) for _ in range(max(1, round(seconds)))]
+    return Sample(
+        count=sum(run.count for run in runs),
+        bad=sum(run.bad for run in runs),
+        cpu=sum(run.cpu for run in runs),
+        wall=sum(run.wall for run in runs),
+    )
 
 
 def _less(long: Sample, short: Sample) -> Sample:
@@ -106,10 +112,13 @@ def _fping(count: int) -> Sample:
         ["fping", *_FPING, "-c", str(count), *targets], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    with process.stderr as said:
-        answered = sum(int(line.split("=")[1].split("/")[1]) for line in said if "xmt/rcv" in line)
+    with process.stderr as told:
+        said = told.readlines()
+    answered = sum(int(line.split("=")[1].split("/")[1]) for line in said if "xmt/rcv" in line)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    if not answered:
+        raise RuntimeError(f"fping measured nothing: {''.join(said[-1:]).strip() or process.returncode}")
     sent = count * _ADDRESSES
     return Sample(count=sent, bad=sent - answered, cpu=used.ru_utime + used.ru_stime, wall=time.perf_counter() - began)
 
