@@ -67,12 +67,11 @@ class GrpcProbe:
 class GrpcTalk:
     """One call and its answer."""
 
-    __slots__ = ("_broken", "_exchange", "note")
+    __slots__ = ("_exchange", "note")
 
     def __init__(self, exchange: Exchange) -> None:
         self.note = ""
         self._exchange = exchange
-        self._broken = ""
 
     @property
     def answered(self) -> bool:
@@ -87,15 +86,11 @@ class GrpcTalk:
         return self._exchange.begin()
 
     def received(self, data: bytes) -> bytes | None:
-        try:
-            reply = self._exchange.feed(data)
-        except RemoteProtocolError as error:
-            self._broken = str(error)
-            return None
+        reply = self._exchange.heard(data)
         return None if self._exchange.done or self._exchange.size > _ROOM else reply
 
     def closed(self) -> Failure | None:
-        if not self._exchange.started and not self._broken:
+        if not self._exchange.started and not self._exchange.broken:
             self.note = "closed without an answer"
             return Failure.RESET
         try:
@@ -106,8 +101,8 @@ class GrpcTalk:
 
     def _verdict(self) -> tuple[Failure | None, str]:
         exchange = self._exchange
-        if self._broken:
-            raise RemoteProtocolError(self._broken)
+        if exchange.broken:
+            raise RemoteProtocolError(exchange.broken)
         if exchange.status and exchange.status != 200:
             return Failure.STATUS, f"HTTP status {exchange.status}"
         if exchange.size > _ROOM:

@@ -17,7 +17,7 @@ __all__ = ["Http2Talk"]
 class Http2Talk:
     """One request and its response. The peer's settings come by themselves: only its response is an answer."""
 
-    __slots__ = ("_broken", "_exchange", "_found", "_probe", "_searched", "note")
+    __slots__ = ("_exchange", "_found", "_probe", "_searched", "note")
 
     def __init__(self, probe: HttpProbe) -> None:
         self.note = ""
@@ -25,7 +25,6 @@ class Http2Talk:
         self._exchange = Exchange(probe.asked, keep=probe.limit if probe.body else 0)
         self._found = not probe.body
         self._searched = 0
-        self._broken = ""
 
     @property
     def answered(self) -> bool:
@@ -39,10 +38,8 @@ class Http2Talk:
         return self._exchange.begin()
 
     def received(self, data: bytes) -> bytes | None:
-        try:
-            reply = self._exchange.feed(data)
-        except RemoteProtocolError as error:
-            self._broken = str(error)
+        reply = self._exchange.heard(data)
+        if reply is None:
             return None
         if not self._found:
             self._search()
@@ -50,16 +47,17 @@ class Http2Talk:
 
     def closed(self) -> Failure | None:
         exchange = self._exchange
-        if not self._broken and not exchange.started:
+        broken = exchange.broken
+        if not broken and not exchange.started:
             self.note = "closed without an answer"
             return Failure.RESET
-        if not self._broken and not self._is_enough():
+        if not broken and not self._is_enough():
             try:
                 exchange.ended()
             except RemoteProtocolError as error:
-                self._broken = str(error)
-        if self._broken:
-            self.note = self._broken
+                broken = str(error)
+        if broken:
+            self.note = broken
             return Failure.PROTOCOL
         self.note = self._probe.unexpected(exchange.status, found=self._found)
         return Failure.STATUS if self.note else None

@@ -65,6 +65,7 @@ class Exchange:
         "_frames",
         "_keep",
         "_last",
+        "broken",
         "done",
         "headers",
         "kept",
@@ -88,6 +89,8 @@ class Exchange:
         """Whether anything at all has come."""
         self.done = False
         """Whether the response is whole."""
+        self.broken = ""
+        """How the peer broke the protocol, once `heard` met it."""
         self._keep = keep
         self._buffer = bytearray()
         self._frames = 0
@@ -130,6 +133,14 @@ class Exchange:
             self.started = True
             self._read(frame)
         return self._connection.data_to_send()
+
+    def heard(self, data: bytes) -> bytes | None:
+        """As `feed`, for who asks only at the end: None where the peer broke the protocol, and `broken` says how."""
+        try:
+            return self.feed(data)
+        except RemoteProtocolError as error:
+            self.broken = str(error)
+            return None
 
     def ended(self) -> None:
         """The peer closed: RemoteProtocolError where that was too early."""
