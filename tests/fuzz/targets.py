@@ -505,6 +505,10 @@ def _whole() -> Iterator[Target]:
         seeds=(_certificate(),),
         tokens=(b"\x30\x82", b"\x30\x80", b"\x17\x0d", b"\x18\x0f"),
     )
+
+
+def _answers() -> Iterator[Target]:
+    remote = (RemoteProtocolError,)
     yield Target(
         name="wire.redis",
         run=_replies,
@@ -535,6 +539,10 @@ def _whole() -> Iterator[Target]:
         errors=remote,
         seeds=(histogram.encode(histogram.of([1.0, 50.0, 9e5])),),
     )
+
+
+def _bodies() -> Iterator[Target]:
+    remote = (RemoteProtocolError,)
     yield Target(name="wire.frame.shape", run=_frame_shape, errors=remote, seeds=SHAPES, share=SECOND)
     yield Target(name="client.answer.shape", run=_lines_shape, errors=remote, seeds=SHAPES, share=SECOND)
     yield Target(name="wire.posted.shape", run=_posted_shape, errors=remote, seeds=SHAPES, share=SECOND)
@@ -601,4 +609,6 @@ def _texts() -> Iterator[Target]:
     )
 
 
-TARGETS: Final[dict[str, Target]] = {each.name: each for each in (*_talks(), *_whole(), *_texts())}
+TARGETS: Final[dict[str, Target]] = {
+    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_texts())
+}
