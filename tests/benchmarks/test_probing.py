@@ -330,6 +330,7 @@ def some(run: Callable[[], Sample]) -> Sample:
     return next(found for found in iter(run, None) if found.count)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", ["tcp", "http", "dns"])
 def test_the_target_in_python_answers_the_engine_and_the_bare_loop(target, kind):
     ours = some(lambda: asyncio.run(saturated(kind, target, 0.05, is_profiled=False))[0])
