@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import MutableMapping, MutableSequence
 from typing import Final
 
 __all__ = ["reshaped"]
@@ -19,30 +18,42 @@ Place = tuple[MutableMapping[str, object] | MutableSequence[object], str | int]
 
 def reshaped(root: object, data: bytes) -> object:
     """A copy of `root` in which each two of the first bytes put an odd value, or another part of it, into one of its places."""
-    made: dict[str, object] = {"": copy.deepcopy(root)}
+    made: dict[str, object] = {"": _copy(root)}
     for at in range(0, min(len(data), MOST) - 1, 2):
-        places = list(_places(made))
+        places: list[Place] = []
+        _places(made, places)
         container, key = places[data[at] % len(places)]
         choice = data[at + 1] % (len(ODD) + 2)
         if choice < len(ODD):
-            value = copy.deepcopy(ODD[choice])
+            value = _copy(ODD[choice])
         else:
             other, name = places[data[at + 1] % len(places)]
-            value = copy.deepcopy(_get(other, name))
+            value = _copy(_get(other, name))
         _set(container, key, value)
     return made[""]
 
 
-def _places(value: object) -> Iterator[Place]:
+def _places(value: object, into: list[Place]) -> None:
     """Every place a value stands in, outermost first."""
     if isinstance(value, dict):
         for key, each in value.items():
-            yield value, key
-            yield from _places(each)
+            into.append((value, key))
+            if isinstance(each, (dict, list)):
+                _places(each, into)
     elif isinstance(value, list):
         for at, each in enumerate(value):
-            yield value, at
-            yield from _places(each)
+            into.append((value, at))
+            if isinstance(each, (dict, list)):
+                _places(each, into)
+
+
+def _copy(value: object) -> object:
+    """What JSON knows, anew: several times as fast as `copy.deepcopy`, which half of the time would go to."""
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_copy(each) for each in value]
+    return value
 
 
 def _get(container: MutableMapping[str, object] | MutableSequence[object], key: str | int) -> object:

@@ -44,21 +44,19 @@ LARGEST_REPLY: Final = 64 << 10
 """Bytes a talk may answer with: an echo of what came would be an amplifier."""
 LONGEST_NOTE: Final = 1_000
 """Characters of a failure in words."""
-SECOND: Final = 0.3
-"""Share of a target that looks at parsers which have all of theirs already, from another side."""
 NONCE: Final = 0x0123_4567_89AB_CDEF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One parser: `errors` are all that it may raise, `share` is how many of a run's inputs it gets."""
+    """One parser: `errors` are all that it may raise. One that is slow is begun first where several share the work."""
 
     name: str
     run: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
     seeds: tuple[bytes, ...]
     tokens: tuple[bytes, ...] = ()
-    share: float = 1.0
+    is_slow: bool = False
 
 
 # -- conversations: the two first bytes of an input say how it is cut into pieces --------------------------------------------
@@ -218,8 +216,8 @@ def conversations() -> dict[str, tuple[Asked | Hopped, tuple[bytes, ...], tuple[
 
 def _talks() -> Iterator[Target]:
     for name, (begin, answers, tokens) in conversations().items():
-        share = 0.5 if name in {"talk.http2", "talk.grpc"} else 1.0  # one parser behind both, and a slow one
-        yield Target(name=name, run=begin, errors=(), seeds=_framed(*answers), tokens=tokens, share=share)
+        is_slow = name in {"talk.http2", "talk.grpc"}
+        yield Target(name=name, run=begin, errors=(), seeds=_framed(*answers), tokens=tokens, is_slow=is_slow)
 
 
 # -- whole messages ------------------------------------------------------------------------------------------------------------
@@ -543,10 +541,10 @@ def _answers() -> Iterator[Target]:
 
 def _bodies() -> Iterator[Target]:
     remote = (RemoteProtocolError,)
-    yield Target(name="wire.frame.shape", run=_frame_shape, errors=remote, seeds=SHAPES, share=SECOND)
-    yield Target(name="client.answer.shape", run=_lines_shape, errors=remote, seeds=SHAPES, share=SECOND)
-    yield Target(name="wire.posted.shape", run=_posted_shape, errors=remote, seeds=SHAPES, share=SECOND)
-    yield Target(name="doors.heartbeat.shape", run=_foreign_shape, errors=(ConfigError,), seeds=SHAPES, share=SECOND)
+    yield Target(name="wire.frame.shape", run=_frame_shape, errors=remote, seeds=SHAPES, is_slow=True)
+    yield Target(name="client.answer.shape", run=_lines_shape, errors=remote, seeds=SHAPES, is_slow=True)
+    yield Target(name="wire.posted.shape", run=_posted_shape, errors=remote, seeds=SHAPES, is_slow=True)
+    yield Target(name="doors.heartbeat.shape", run=_foreign_shape, errors=(ConfigError,), seeds=SHAPES, is_slow=True)
     yield Target(name="client.answer", run=_line_list, errors=remote, seeds=(LINES,), tokens=JSON_TOKENS)
     yield Target(name="wire.posted", run=_posted, errors=remote, seeds=(POSTED,), tokens=JSON_TOKENS)
     yield Target(
@@ -560,7 +558,7 @@ def _texts() -> Iterator[Target]:
     yield Target(
         name="cli.watch_targets",
         run=_text(_watched),
-        share=SECOND,
+        is_slow=True,
         errors=(ConfigError,),
         seeds=(
             b"tcp://10.0.0.1:443?via=socks5://e:s@10.0.0.9:1080&source=127.0.0.1",
@@ -602,7 +600,7 @@ def _texts() -> Iterator[Target]:
     yield Target(
         name="doors.reach",
         run=_text(_document),
-        share=SECOND,
+        is_slow=True,
         errors=(ConfigError,),
         seeds=_documents()[:3],
         tokens=YAML_TOKENS,

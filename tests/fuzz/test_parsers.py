@@ -36,12 +36,11 @@ def hold(target: Target) -> None:
     for data in (*target.seeds, *kept(target.name)):
         peak(target, data)
     new = inputs(target)
-    count = round(INPUTS * target.share)
     for _ in range(WARM):
         tried(target, new())
     before = growth()
 
-    for _ in range(count - WARM):
+    for _ in range(INPUTS - WARM):
         tried(target, new())
 
     assert growth() - before < SLACK
