@@ -12,18 +12,19 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.bad.exhausted import GOOD, OK
 from tests.bad.peers import silent
 from tests.bad.room import GROWTH, held, settled, undisturbed
-from tests.net.conftest import Lab, make_job, serving
+from tests.net.conftest import Ended, Lab, make_job, serving
 
-from reachline.model import Clock, Failure
+from reachline.model import Failure
+from reachline.net import echo_socket
 from reachline.net.resolve import Resolver
 from reachline.testing import parts
 from reachline.testing.far import serving as far_serving
 from reachline.testing.wait import until
 
 NAMES = 1_000
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def test_a_thousand_names_that_do_not_exist_cost_a_good_line_nothing() -> None:
@@ -61,52 +62,33 @@ def test_a_thousand_names_that_do_not_exist_cost_a_good_line_nothing() -> None:
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("resolve")]
 
 
-EXHAUSTED = """
-import asyncio, json, os, resource, socket
-from reachline.testing.wait import until
-from tests.net.conftest import Lab, make_job
-
-async def main():
-    # The kernel accepts for it: a server of our own would need descriptors too.
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
-        await probe(server.getsockname()[1])
-
-async def probe(port):
-    async with Lab(limit=500) as engine:
-        stuck = [make_job(f"http://127.0.0.1:{port}/", token=n, timeout=0.3, patience=0.3) for n in range(300)]
-        before = len(os.listdir("/proc/self/fd"))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (before + 40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        results = await engine.probe(*stuck, within=30)
-        await until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be free again")
-        good = await engine.one(make_job(f"tcp://127.0.0.1:{port}", token=999))
-        counts = {}
-        for result in results:
-            key = f"{result.failure.name if result.failure else 'OK'}: {result.note}"
-            counts[key] = counts.get(key, 0) + 1
-        lost = sum(r.lost for r in results if r.failure and r.failure.name == "AGENT")
-        print(json.dumps([counts, lost, good.failure and good.failure.name]))
-
-asyncio.run(main())
-"""
-
-
 def test_descriptors_that_run_out_are_our_fault_and_come_back(root: Path) -> None:
-    """Of a process that has forty left and three hundred silent targets. The good line beside them is probed once they are back."""
-    done = subprocess.run(
-        [sys.executable, "-c", EXHAUSTED], cwd=root, capture_output=True, text=True, timeout=100, check=False
-    )
+    """Of a process that has forty left and three hundred silent targets, beside a good line. Whatever needs no descriptor, or has
+    one, goes on as if nothing were; what gets none has sent nothing, and is no loss.
+    """
+    command = [sys.executable, "-m", "tests.bad.exhausted"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=100, check=False)
     assert done.stderr == ""
-    counts, lost, good = json.loads(done.stdout)
+    found, left, grown = json.loads(done.stdout)
 
-    assert counts["AGENT: too many open files in this process"] > 200
-    assert set(counts) <= {"AGENT: too many open files in this process", "TIMEOUT: no answer within the time"}
-    assert lost == 0, "what was not sent is not lost"
-    assert good is None
+    none_left = ["AGENT", "too many open files in this process", "APP", False, 0, 0]
+    assert found["stuck"].count(none_left) > 200
+    assert {words[0] for words in found["stuck"] if words != none_left} == {"TIMEOUT"}
+    assert found["unsent"] == [none_left] * GOOD
+    assert found["answered"] == [[None, "", "RX_STAMP", False, 1, 0]] * GOOD
+    if not echo_socket.forbidden():
+        assert found["pings"] == [[None, "", "RX_STAMP", False, 1, 0]] * GOOD
+    for part in ("beside", "later"):
+        assert found[part] == [[None, "", "TCP_INFO", False, 1, 0]] * GOOD
+    assert left == []
+    assert grown < GROWTH
 
 
 @pytest.mark.parametrize("step_s", [-3_600, 3_600, 0.05], ids=["back", "ahead", "a little"])
 def test_a_clock_that_steps_moves_no_round_trip(step_s: float) -> None:
-    """The wall clock is wrong until every question is out, and steps to what the kernel stamps by before an answer is read."""
+    """The wall clock is wrong until every question is out, and steps to what the kernel stamps by before an answer is read. A good
+    line is probed before, while it is wrong, across the step and after.
+    """
     offset = 0
 
     def wall() -> int:
@@ -124,25 +106,45 @@ def test_a_clock_that_steps_moves_no_round_trip(step_s: float) -> None:
             await writer.drain()
 
         async with serving(patient) as http, serving(silent) as tcp, Lab(wall=wall) as engine:
-            targets = [f"http://127.0.0.1:{http}/", f"tcp://127.0.0.1:{tcp}"] * 10
-            jobs = [make_job(target, token=token) for token, target in enumerate(targets)]
-            offset = -round(step_s * 1e9)
-            for job in jobs:
-                engine.engine.start(job, at=engine.engine.now() - 1)
-            await until(lambda: len(arrived) == 10, every=0.001, what="all questions")
-            offset = 0
-            told.set()
-            await until(lambda: len(engine.ended) == len(jobs), every=0.001, what="results across the step")
-            across = sorted(engine.ended, key=lambda result: result.token)
-            return across, engine.engine.counters().stepped, await engine.probe(*jobs)
+            jobs = [make_job(f"http://127.0.0.1:{http}/", token=token) for token in range(10)]
+            good = [make_job(f"tcp://127.0.0.1:{tcp}", token=10 + token) for token in range(GOOD)]
 
-    across, stepped, after = asyncio.run(main())
+            async def across() -> list[Ended]:
+                nonlocal offset
+                arrived.clear()
+                told.clear()
+                engine.ended.clear()
+                offset = -round(step_s * 1e9)
+                for job in jobs:
+                    engine.engine.start(job, at=engine.engine.now() - 1)
+                await until(lambda: len(arrived) == 10, every=0.001, what="all questions")
+                wrong = await engine.probe(*good)
+                for job in good:
+                    engine.engine.start(job, at=engine.engine.now() - 1)
+                offset = 0
+                told.set()
+                await until(lambda: len(engine.ended) == 10 + 2 * GOOD, every=0.001, what="results across the step")
+                undisturbed(wrong, GOOD)
+                return sorted(engine.ended, key=lambda result: result.token)
 
-    for results in (across, after):
-        assert [result for result in results if result.failure is not None or result.late] == []
-        assert all(0 <= result.rtt_us < 1_000_000 for result in results if result.rtt_us is not None)
-        assert {result.clock for result in results[1::2]} == {Clock.TCP_INFO}, "no step reaches the kernel's own figure"
+            await across()  # what is made once has been made
+            engine.ended.clear()
+            before, stepped = held(), engine.engine.counters().stepped
+            results = await across()
+            stepped = engine.engine.counters().stepped - stepped
+            calm = await engine.probe(*jobs, *good)
+            engine.ended.clear()
+            return results, stepped, calm, before, await settled(before)
+
+    results, stepped, calm, before, after = asyncio.run(main())
+
+    for ended in (results, calm):
+        assert [result for result in ended if result.failure is not None or result.late] == []
+        assert all(0 <= result.rtt_us < 1_000_000 for result in ended if result.rtt_us is not None)
+        undisturbed([result for result in ended if result.token >= 10], len(ended) - 10)
     assert stepped >= 10, "the stamps of the answers to HTTP were not believed"
+    assert after.files <= before.files
+    assert after.memory - before.memory < GROWTH
 
 
 @pytest.mark.real
