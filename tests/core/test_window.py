@@ -1,5 +1,6 @@
 import math
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -220,6 +221,56 @@ def test_fresh_counts_are_those_since_the_last_settling() -> None:
     assert (reading.fresh_ok, reading.fresh_failed) == (1, 0)
     assert histogram.decode(shown.histogram) == histogram.of([6 * MS])
     assert reading.counts == Counts(ok=2, late=1)
+
+
+def limited(slow_us: int = 200 * MS, crawl_us: int = 500 * MS) -> Window:
+    probed = window()
+    probed.slow_us, probed.crawl_us = slow_us, crawl_us
+    return probed
+
+
+def fresh(probed: Window) -> tuple[int, int, int, int, int]:
+    found = read(probed)
+    return found.fresh_ok, found.fresh_failed, found.fresh_marred, found.fresh_slow, found.fresh_crawl
+
+
+@pytest.mark.parametrize(
+    ("rtt", "slow", "crawl"), [(200 * MS, 0, 0), (200 * MS + 1, 1, 0), (500 * MS, 1, 0), (500 * MS + 1, 1, 1)]
+)
+def test_an_answer_above_a_limit_counts_as_slow_and_above_the_failed_one_as_crawling(
+    rtt: int, slow: int, crawl: int
+) -> None:
+    probed = limited()
+    probed.record(0.0, None, rtt)
+
+    assert fresh(probed) == (1, 0, 0, slow, crawl)
+
+
+def test_an_answer_that_lost_a_packet_is_marred_and_a_failed_attempt_is_not_also_slow() -> None:
+    probed = limited()
+    probed.record(0.0, None, None, sent=2, lost=1)
+    probed.record(0.0, None, 900 * MS, late=True, sent=2, lost=1)
+    probed.record(0.0, Failure.REFUSED, 900 * MS)
+
+    assert fresh(probed) == (1, 2, 1, 0, 0)
+
+
+def test_without_limits_nothing_is_slow() -> None:
+    probed = limited(0, 0)
+    probed.record(0.0, None, 9_000 * MS)
+
+    assert fresh(probed) == (1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("end", [Window.settle, lambda probed: probed.revoke(0.0)])
+def test_what_was_reported_or_taken_back_is_not_counted_again(end: Callable[[Window], None]) -> None:
+    probed = limited()
+    probed.record(1.0, None, 600 * MS, sent=2, lost=1)
+    probed.record(1.0, Failure.RESET, None)
+
+    end(probed)
+
+    assert fresh(probed) == (0, 0, 0, 0, 0)
 
 
 def test_histograms_of_successive_reports_add_up_to_all_answered_attempts() -> None:

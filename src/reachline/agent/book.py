@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final, Protocol
 
-from reachline.agent.jobs import endpoint_of, jobs_of, way_of
+from reachline.agent.jobs import endpoint_of, jobs_of, unlimited, way_of
 from reachline.agent.leaving import Leaving, Outflow, Sources
 from reachline.agent.pace import Close
 from reachline.agent.probed import SLOTS, Probed
@@ -142,7 +142,8 @@ class Book:
         found = []
         for kind, plan in wanted.items():
             before = known.get(kind)
-            if before and (before.line, before.plan, before.leaving) == (line, plan, leaving):
+            if before and _is_same(before, line, plan, leaving):
+                before.follow(line, plan)
                 found.append(before)
                 continue
             found.append(self._begin(line, plan, leaving, before))
@@ -158,6 +159,7 @@ class Book:
         base = next(self._bases)
         jobs, error = _jobs(line, plan, leaving, base)
         window, is_same = self._window(line, plan, before)
+        window.slow_us, window.crawl_us = plan.slow_us, plan.crawl_us
         probed = self.by_base[base] = Probed(line, plan, window, base=base, jobs=jobs, leaving=leaving)
         probed.error = error
         if before and is_same:
@@ -183,6 +185,12 @@ class Book:
     def _stop(self, probed: Probed) -> None:
         del self.by_base[probed.base]
         self._owner.stopped(probed)
+
+
+def _is_same(before: Probed, line: LinePlan, plan: ProbePlan, leaving: Leaving) -> bool:
+    """Whether it can go on as it is: at most what counts as slow is another."""
+    same_plan = (before.plan, before.line) == (plan, line)
+    return before.leaving == leaving and (same_plan or unlimited(before.line, before.plan) == unlimited(line, plan))
 
 
 def _jobs(line: LinePlan, plan: ProbePlan, leaving: Leaving, base: int) -> tuple[tuple[Job, ...], str]:

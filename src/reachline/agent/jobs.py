@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from reachline.agent.leaving import Leaving
 from reachline.doors import outbounds
 from reachline.doors.addresses import parse_target
@@ -15,7 +17,7 @@ from reachline.talk import Probe, build, hop
 from reachline.talk.way import Way
 from reachline.wire.frame import LinePlan, ProbePlan
 
-__all__ = ["OWN_SERVER", "connects", "endpoint_of", "jobs_of", "way_of"]
+__all__ = ["OWN_SERVER", "connects", "endpoint_of", "jobs_of", "unlimited", "way_of"]
 
 OWN_SERVER: Final = "dns://"
 """The target of a line that asks the agent's own name server."""
@@ -33,6 +35,15 @@ def endpoint_of(line: LinePlan) -> Endpoint:
 def way_of(line: LinePlan, plan: ProbePlan) -> tuple[object, ...]:
     """What a window is about: as long as this stays, its attempts are of the same thing."""
     return line.target, outbounds.without_password(line.via), line.source, line.interface, line.family, plan.options
+
+
+def unlimited(line: LinePlan, plan: ProbePlan) -> tuple[LinePlan, ProbePlan]:
+    """Both without what counts as slow: a center that learns moves it, and nothing else changes by that."""
+    return msgspec.structs.replace(line, probes=tuple(map(_unlimited, line.probes))), _unlimited(plan)
+
+
+def _unlimited(plan: ProbePlan) -> ProbePlan:
+    return msgspec.structs.replace(plan, slow_us=0, crawl_us=0)
 
 
 def jobs_of(line: LinePlan, plan: ProbePlan, endpoint: Endpoint, leaving: Leaving, *, token: int) -> tuple[Job, ...]:

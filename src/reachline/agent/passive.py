@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from reachline.agent import trust
 from reachline.agent.flows import Flows, Heard, Packets
+from reachline.agent.jobs import unlimited
 from reachline.agent.matching import Match, Matcher, Rule, rule_of
 from reachline.agent.notices import Notices
 from reachline.core.ring import Columns
@@ -56,6 +57,7 @@ class Watched:
         self.line, self.plan = line, plan
         self.every, age = plan.interval_ms / 1_000, plan.max_age_ms / 1_000
         self.window = Window(columns, Kind.PASSIVE, size=plan.window, age=age, alpha=line.alpha_milli / 1_000)
+        self.follow(line, plan)
         self.flows, self.packets = Flows(plan.timeout_ms / 1_000), Packets(age)
         self.due: Seconds = 0.0
         self.number = 0
@@ -81,6 +83,11 @@ class Watched:
         except (ConfigError, ValueError) as error:
             self.blind = error.problems[0].rule if isinstance(error, ConfigError) else str(error)
             log.warning("passive_refused", extra={"line": line.line, "reason": str(error)})
+
+    def follow(self, line: LinePlan, plan: ProbePlan) -> None:
+        """Another plan that differs in nothing but what counts as slow."""
+        self.line, self.plan = line, plan
+        self.window.slow_us, self.window.crawl_us = plan.slow_us, plan.crawl_us
 
     def comes(self, now: Seconds) -> bool:
         """Whether its time has come; its next one is then set, on its grid unless that was missed by a whole interval."""
@@ -178,8 +185,9 @@ class Passive:
         before, self.watched = self.watched, {}
         for name, (line, plan) in wanted.items():
             old = before.get(name)
-            if old and (old.line, old.plan) == (line, plan):
+            if old and unlimited(old.line, old.plan) == unlimited(line, plan):
                 self.watched[name] = before.pop(name)
+                old.follow(line, plan)
             else:
                 self.watched[name] = Watched(line, plan, self._columns)
         for gone in before.values():

@@ -177,6 +177,11 @@ class Probed:
             self.doubted = now + tempo.DOUBT
         self.zone = zone
 
+    def follow(self, line: LinePlan, plan: ProbePlan) -> None:
+        """Another plan that differs in nothing but what counts as slow."""
+        self.line, self.plan = line, plan
+        self.window.slow_us, self.window.crawl_us = plan.slow_us, plan.crawl_us
+
     def inherit(self, before: Probed) -> None:
         """Go on where the same line stood under another plan."""
         self.number, self.zone, self.last = before.number, before.zone, before.last

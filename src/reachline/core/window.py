@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from reachline.core import ewma, histogram
+from reachline.core.codes import ANSWERED, bad_among, classes_of, code_of, counts_of
 from reachline.core.ring import BLURRED, Columns, Ring
 from reachline.core.rounds import Rounds
-from reachline.model import CENSORED_US, Clock, Counts, Failure, Kind, Reading, Seconds
+from reachline.model import CENSORED_US, Clock, Failure, Kind, Reading, Seconds
 
 __all__ = ["MAX_AGE", "MINIMUM", "NEWEST", "Columns", "Figures", "Window", "max_age", "nearest_rank"]
 
@@ -25,23 +26,6 @@ MAX_AGE: Final[Seconds] = 120.0
 MINIMUM: Final = 5
 """The smallest number of attempts any limit asks for (EWMA, 5xx)."""
 _RECENT: Final = 5
-_OK, _LATE, _RESET, _ERRORS = 0, 1, 3, 7
-_BAD: Final = frozenset({_RESET, _ERRORS})
-_COLUMN: Final = {
-    None: _OK,
-    Failure.TIMEOUT: _LATE,
-    Failure.REFUSED: 2,
-    Failure.RESET: _RESET,
-    Failure.UNREACHABLE: 4,
-    Failure.RESOLVE: 5,
-    Failure.TLS: 6,
-    Failure.PROXY: 6,
-    Failure.PROTOCOL: 6,
-    Failure.STATUS: _ERRORS,
-}
-"""The column of `Counts` in which an attempt stands; AGENT is in none."""
-_ANSWERED: Final = frozenset({None, Failure.REFUSED, Failure.STATUS})
-"""Ends that are an answer even where no usable RTT came with it (a retransmitted SYN): neither fast nor censored."""
 
 
 def max_age(every: Seconds, wanted: Seconds = MAX_AGE) -> Seconds:
@@ -89,13 +73,18 @@ class Window:
         "agent_faults",
         "alpha",
         "clock",
+        "crawl_us",
+        "fresh_crawl",
         "fresh_failed",
+        "fresh_marred",
         "fresh_ok",
+        "fresh_slow",
         "is_out",
         "kind",
         "last_us",
         "mean",
         "rounds",
+        "slow_us",
     )
 
     def __init__(
@@ -108,7 +97,9 @@ class Window:
         """EWMA of ok RTTs, microseconds; None before the first."""
         self.last_us: int | None = None
         self.clock = Clock.APP
-        self.fresh_ok = self.fresh_failed = 0
+        self.slow_us = self.crawl_us = 0
+        """The line's degraded and failed RTT limits, microseconds; 0: none is known, and nothing counts as above it."""
+        self.settle()
         self.is_out = False
         """The line gets no traffic: once it answers again its window begins anew."""
         self._dead = False
@@ -146,11 +137,16 @@ class Window:
             self.last_us, self.clock = rtt_us, clock
             if ok:
                 self.mean = ewma.after(self.mean, rtt_us, self.alpha)
-        rtt = rtt_us if rtt_us is not None else BLURRED if failure in _ANSWERED else math.inf
-        code = (_LATE if late else _COLUMN[failure]) | (min(status // 100, 5) << 3 if status else 0)
-        self._ring.append(now, rtt, code, sent, lost)
+        rtt = rtt_us if rtt_us is not None else BLURRED if failure in ANSWERED else math.inf
+        self._ring.append(now, rtt, code_of(failure, late=late, status=status), sent, lost)
         self.fresh_ok += ok
         self.fresh_failed += not ok
+        if ok:
+            self.fresh_marred += lost > 0
+            if rtt_us is not None and rtt_us > self.slow_us > 0:
+                self.fresh_slow += 1
+            if rtt_us is not None and rtt_us > self.crawl_us > 0:
+                self.fresh_crawl += 1
         if not ok or self._dead:
             self._watch_death(burst)
 
@@ -180,13 +176,13 @@ class Window:
         (sent, lost), newest = self._ring.sent_lost(), codes[-_RECENT:]
         reading = Reading(
             kind=self.kind,
-            counts=_counts(codes),
+            counts=counts_of(codes),
             sent=sent,
             lost=lost,
             rounds=self.rounds.known,
             rounds_ok=self.rounds.ok,
             recent=len(newest),
-            recent_bad=sum(code & 7 in _BAD for code in newest),
+            recent_bad=bad_among(newest),
             answered=len(answered),
             ewma_us=_whole(self.mean),
             p50_us=_whole(p50),
@@ -196,12 +192,15 @@ class Window:
             fresh_failed=self.fresh_failed,
             covered_ms=round(1_000 * self._ring.span(now)),
             void=void,
+            fresh_marred=self.fresh_marred,
+            fresh_slow=self.fresh_slow,
+            fresh_crawl=self.fresh_crawl,
         )
         figures = Figures(
             p95_us=_whole(p95_answered),
             last_us=self.last_us,
             clock=self.clock,
-            codes=_classes(codes),
+            codes=classes_of(codes),
             handshake_lost=self._ring.lost_unseen() if lost else 0,
             histogram=self._fresh_histogram(rtts),
         )
@@ -209,7 +208,7 @@ class Window:
 
     def settle(self) -> None:
         """The reading is on its way: what ends from now on is fresh."""
-        self.fresh_ok = self.fresh_failed = 0
+        self.fresh_ok = self.fresh_failed = self.fresh_marred = self.fresh_slow = self.fresh_crawl = 0
 
     def revoke(self, since: Seconds) -> None:
         """Take back the attempts that ended after `since`: it turned out that our own end was broken.
@@ -234,17 +233,3 @@ def _whole(rtt: float | None) -> int | None:
     if rtt is None:
         return None
     return CENSORED_US if rtt == math.inf else round(rtt)
-
-
-def _counts(codes: bytearray) -> Counts:
-    columns = [0] * 8
-    for code in set(codes):
-        columns[code & 7] += codes.count(code)
-    return Counts(*columns)
-
-
-def _classes(codes: bytearray) -> tuple[int, int, int, int, int]:
-    classes = [0] * 6
-    for code in set(codes):
-        classes[code >> 3] += codes.count(code)
-    return classes[1], classes[2], classes[3], classes[4], classes[5]

@@ -99,6 +99,10 @@ class ProbePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: int = 200
     max_age_ms: int = 120_000
     options: dict[str, str | int | bool] = {}
+    slow_us: int = 0
+    """An answer above this counts as slow (the line's degraded RTT limit)…"""
+    crawl_us: int = 0
+    """…and above this as crawling (its failed one); 0: nothing does, as for a center that says none."""
 
 
 class LinePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
