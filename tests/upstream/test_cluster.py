@@ -502,7 +502,7 @@ def test_a_trial_that_another_thread_took_between_pick_and_claim_is_not_given_tw
     made.pass_time(5)
     trial = made.find("a")
 
-    assert not made.cluster._claimed(trial)
+    assert not made.cluster.claim(trial)
 
 
 def test_picks_go_on_while_lists_are_swapped() -> None:

@@ -43,6 +43,10 @@ class RunLine(NamedTuple):
     capacity_rps: int | None = None
 
 
+def _nowhere(_: Wish, __: int, ___: int) -> None:
+    """There is no world to send into."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """All that a contender is made of. `rng` is its own: whatever it draws changes nothing in the world."""
@@ -58,6 +62,9 @@ class Run:
     """A call that takes longer has failed for its caller."""
     seed: int
     rng: Random
+    send: Callable[[Wish, int, int], None] = _nowhere
+    """`send(wish, at_ms, token)`: one attempt of this kind at that moment, besides the wishes that repeat; not in the past. It comes
+    back as `Probed` with the token."""
 
 
 class Wish(NamedTuple):
@@ -87,10 +94,11 @@ class Probed(NamedTuple):
     """Of the connect for TCP, of connect and answer for HTTP, of the echo for ICMP."""
     syn_lost: int = 0
     """SYNs (or echoes) lost on the way of this attempt."""
+    token: int = 0
 
 
 class Called(NamedTuple):
-    """The calls of one client on one line that ended in this step."""
+    """The calls of one client on one line that ended since it was last told of them: at once where one did not end well, else each second."""
 
     client: str
     line: str
@@ -114,6 +122,8 @@ class Seen(NamedTuple):
     now_ms: int
     probes: Sequence[Probed] = ()
     calls: Sequence[Called] = ()
+    trials: Sequence[tuple[str, str]] = ()
+    """(client, line) of calls that began by a `Choice.trials`: no second one begins until the choice is another."""
 
 
 class What(Enum):
@@ -139,14 +149,16 @@ class Event(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How one client spreads its calls now: integer weights by line name; a line that is missing has none.
+    """How one client spreads its calls now: weights by line name, in any unit; a line that is missing has none.
 
     Whoever chooses otherwise (peak EWMA of two random ones, least ping) says the shares that this comes to. A choice must have
     another `number` whenever its weights are others: the world looks at weights only then.
     """
 
     number: int
-    weights: Mapping[str, int]
+    weights: Mapping[str, float]
+    trials: frozenset[str] = frozenset()
+    """Lines that get one single call, once chance picks them; until the next choice the others share what would go there."""
 
 
 class Contender(Protocol):

@@ -183,6 +183,22 @@ class Cluster:
     # What the driver and attempts use.
 
     @property
+    def offers(self) -> tuple[tuple[Pick, float], ...]:
+        """What the next pick is drawn from, and with which chance; who draws by it claims trials by `claim`."""
+        return self._picker.shares()
+
+    def claim(self, choice: Pick) -> bool:
+        """Take the line's one trial for this caller, unless another was faster."""
+        with self._lock:
+            now_ms, row = self._now_ms(), self._rows.get(choice.line, UNTRIED)
+            if is_blocked(row, now_ms):
+                return False
+            self._rows[choice.line] = claim(row, now_ms, self._list.local)
+            self._remake(now_ms)
+        self._moved()
+        return True
+
+    @property
     def published(self) -> LineList:
         """The present list."""
         return self._list
@@ -303,21 +319,10 @@ class Cluster:
             self._wake()
             choice = self._made.pick(self._rng, key)
         for _ in range(_REPICKS):
-            if choice is None or not choice.is_trial or self._claimed(choice):
+            if choice is None or not choice.is_trial or self.claim(choice):
                 return choice
             choice = self._made.pick(self._rng, key)
         return choice  # a second trial at once does less harm than a call without a line
-
-    def _claimed(self, choice: Pick) -> bool:
-        """Take the line's one trial for this caller, unless another was faster."""
-        with self._lock:
-            now_ms, row = self._now_ms(), self._rows.get(choice.line, UNTRIED)
-            if is_blocked(row, now_ms):
-                return False
-            self._rows[choice.line] = claim(row, now_ms, self._list.local)
-            self._remake(now_ms)
-        self._moved()
-        return True
 
     def _judge(self, pick: Pick, column: Column) -> None:
         if not self._breaks and pick.line not in self._rows:

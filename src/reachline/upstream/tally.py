@@ -38,14 +38,14 @@ class Tally:
         self._over = [0] * len(Column)
         """…and of those that found no room."""
 
-    def add(self, line: LineId, window: int, column: Column) -> None:
-        """One call more."""
+    def add(self, line: LineId, window: int, column: Column, calls: int = 1) -> None:
+        """One call more, or several that ended alike."""
         key = (line, window)
         with self._lock:
             row = self._rows.get(key)
             if row is None:
                 row = self._new(key)
-            row[column] += 1
+            row[column] += calls
 
     def take(self, service: str) -> tuple[Outcome, ...]:
         """What was added since the last take, and nothing of it twice. Calls that prove nothing are left out."""

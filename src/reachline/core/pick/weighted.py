@@ -40,6 +40,14 @@ class WeightedRandom(Generic[T]):
         """How many items can be chosen."""
         return len(self._items)
 
+    def shares(self) -> tuple[tuple[T, float], ...]:
+        """Each item with the chance that the next pick is it; they sum to 1."""
+        below = (0.0, *self._sums)
+        return tuple(
+            (item, (above - least) / self._total)
+            for item, least, above in zip(self._items, below, self._sums, strict=False)
+        )
+
     def pick(self, rng: Random, key: int | None = None) -> T | None:  # noqa: ARG002 - chance needs no key
         """One item, or None where no item has weight. `key` is for pickers that keep callers together."""
         if not self._items:
