@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from reachline.core.cusum import Question
+from reachline.core.powers import ONE, power, powers
 from reachline.errors import JournalError
 from reachline.model import Zone
 
@@ -21,6 +22,8 @@ __all__ = [
     "FAULT",
     "ONE",
     "SEMANTICS",
+    "SHADOWS",
+    "BaselineRules",
     "BreakerRules",
     "FaultRules",
     "Limit",
@@ -36,15 +39,12 @@ __all__ = [
     "with_tables",
 ]
 
-SEMANTICS: Final = 2
+SEMANTICS: Final = 3
 """The engine's meaning. Decisions of semantics n replay by n, or are called not comparable."""
 
 FAULT: Final = 1_000_000
 """One fault. Millionths, not thousandths: with thousandths two cells of the document's own trace (62.35, 88.86) round
 to a neighbour."""
-
-ONE: Final = 10**12
-"""The factor 1 in a table of powers: twelve digits keep an error of 25 roundings far below a fault's millionth."""
 
 
 class Limit(NamedTuple):
@@ -134,6 +134,17 @@ class LocalRules(NamedTuple):
     """At most this share of a cluster's lines, and never the last one."""
 
 
+class BaselineRules(NamedTuple):
+    """A line's own idea of slow: multiples of its usual round trip, where they are above the limits. 0: it has none."""
+
+    degraded_milli: int = 0
+    failed_milli: int = 0
+
+
+SHADOWS: Final = ("breaker", "faults", "groups", "capacity", "guard", "business", "local")
+"""Rules that may judge and record without acting; each is asked for by `Rules.acts`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """One scope's rules. Compare by `digest`, never by identity."""
@@ -156,27 +167,13 @@ class Rules:
     """False: judge and record, publish base weights."""
     seed: int = 0
     """Run seed of every chance in a decision."""
+    baseline: BaselineRules = BaselineRules()
+    shadowed: tuple[str, ...] = ()
+    """Of `SHADOWS`, those that do not act."""
 
-
-def powers(log_of_factor: float, *, highest: int) -> tuple[int, ...]:
-    """factor ** (2 ** k) for k = 0…highest-1 in units of 1/ONE, from the natural logarithm of the factor of one unit.
-
-    The one place where floats make rules; a journal stores the result, so no replay ever computes it again.
-    """
-    return tuple(round(ONE * math.exp(log_of_factor * 2**k)) for k in range(highest))
-
-
-def power(table: tuple[int, ...], exponent: int) -> int:
-    """factor ** exponent in units of 1/ONE, by squaring from the table; integers only. 0 past the table's end."""
-    if exponent >> len(table):
-        return 0
-    result, bit = ONE, 0
-    while exponent:
-        if exponent & 1:
-            result = result * table[bit] // ONE
-        exponent >>= 1
-        bit += 1
-    return result
+    def acts(self, rule: str) -> bool:
+        """Whether this rule of `SHADOWS` changes what is published, rather than only being recorded."""
+        return self.enforce and rule not in self.shadowed
 
 
 def with_tables(faults: FaultRules, *, decay: float, half_life_ms: int) -> FaultRules:
@@ -215,10 +212,11 @@ def _assemble(document: Mapping[str, Any]) -> Rules:
         return kind(*(tuple(item) if isinstance(item, list) else item for item in value))
 
     nested = {"patience": Patience, "quorum": QuorumRules, "faults": FaultRules, "breaker": BreakerRules}
-    nested["local"] = LocalRules
+    nested |= {"local": LocalRules, "baseline": BaselineRules}
     parts = {name: rows(kind, document[name]) for name, kind in nested.items() if name in document}
     flat = {name: value for name, value in document.items() if name not in nested}
     flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))
     flat["questions"] = tuple(Question(Zone(zone), *rest) for zone, *rest in document.get("questions", ()))
+    flat["shadowed"] = tuple(document.get("shadowed", ()))
     flat["policy"] = tuple(document.get("policy", ("weighted",)))
     return replace(Rules(), **flat, **parts)
