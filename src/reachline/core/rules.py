@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from reachline.core.cusum import Question
+from reachline.core.measures import BreakerRules, GuardRules, LocalRules
 from reachline.core.powers import ONE, power, powers
 from reachline.errors import JournalError
 from reachline.model import Zone
@@ -26,6 +27,7 @@ __all__ = [
     "BaselineRules",
     "BreakerRules",
     "FaultRules",
+    "GuardRules",
     "Limit",
     "LocalRules",
     "Patience",
@@ -98,42 +100,6 @@ class FaultRules(NamedTuple):
     """`powers` of exp(-lambda / FAULT): entry k is the factor of 2**k millionths of a fault."""
 
 
-class BreakerRules(NamedTuple):
-    """Trip, wait, trial, ramp."""
-
-    cooldown_ms: int = 60_000
-    cooldown_cap_ms: int = 960_000
-    multiplier_milli: int = 2_000
-    jitter_milli: int = 100
-    """Each cooldown is moved by up to this share, either way; 0 in golden traces."""
-    reset_ms: int = 600_000
-    """Closed this long, with real traffic seen, forgives the reopenings."""
-    steps_milli: tuple[int, ...] = (50, 100, 200, 400, 600, 1_000)
-    """Share of the base weight in the trial and at each step of the ramp; the last one is closed."""
-    trial_ms: int = 30_000
-    """Shortest half-open trial."""
-    step_ms: int = 30_000
-    """Shortest ramp step."""
-    min_ok: int = 200
-    max_ok: int = 1_000
-    """Counting stops here: evidence enough."""
-    fail_threshold: int = 3
-    starved_ms: int = 300_000
-    """A window older than this may be filled up to half of `min_ok` by probes…"""
-    starved_min: int = 50
-    """…and passes, flagged, with this many successes and no failure. Never close on nothing."""
-
-
-class LocalRules(NamedTuple):
-    """The SDK's own breaker, sent to clients as data so that they agree."""
-
-    failures: int = 2
-    open_ms: int = 5_000
-    open_cap_ms: int = 60_000
-    max_open_milli: int = 500
-    """At most this share of a cluster's lines, and never the last one."""
-
-
 class BaselineRules(NamedTuple):
     """A line's own idea of slow: multiples of its usual round trip, where they are above the limits. 0: it has none."""
 
@@ -170,6 +136,7 @@ class Rules:
     baseline: BaselineRules = BaselineRules()
     shadowed: tuple[str, ...] = ()
     """Of `SHADOWS`, those that do not act."""
+    guard: GuardRules = GuardRules()
 
     def acts(self, rule: str) -> bool:
         """Whether this rule of `SHADOWS` changes what is published, rather than only being recorded."""
@@ -212,7 +179,7 @@ def _assemble(document: Mapping[str, Any]) -> Rules:
         return kind(*(tuple(item) if isinstance(item, list) else item for item in value))
 
     nested = {"patience": Patience, "quorum": QuorumRules, "faults": FaultRules, "breaker": BreakerRules}
-    nested |= {"local": LocalRules, "baseline": BaselineRules}
+    nested |= {"local": LocalRules, "baseline": BaselineRules, "guard": GuardRules}
     parts = {name: rows(kind, document[name]) for name, kind in nested.items() if name in document}
     flat = {name: value for name, value in document.items() if name not in nested}
     flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))

@@ -1,0 +1,47 @@
+"""How much traffic a scope is offered: calls a second seen in outcomes, smoothed, in steps. Pure integers; knows no line."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["NOTHING", "Offered", "counted", "told"]
+
+_SMOOTH_MS: Final = 10_000
+"""What was seen in this time weighs as much as all before it: fast enough for a surge, slow enough for a client's pause."""
+_SHORTEST_MS: Final = 1_000
+"""Clients post once a second: less says nothing."""
+_STEP_MILLI: Final = 100
+"""The level follows once it is off by a tenth: weights must not move with the noise of a count. A line filled to 0.85 of
+its capacity stays below it then."""
+
+
+class Offered(NamedTuple):
+    """Calls since the last look, and the rate; rates in 1/1000 call a second."""
+
+    since_ms: int = 0
+    """When it was looked at last; 0: never."""
+    calls: int = 0
+    rate: int = 0
+    level: int = 0
+    """The rate that decisions go by."""
+
+
+NOTHING: Final = Offered()
+
+
+def counted(row: Offered, calls: int) -> Offered:
+    """With the calls of one report more."""
+    return row._replace(calls=row.calls + calls)
+
+
+def told(row: Offered, now_ms: int) -> Offered:
+    """After a look: silence is no evidence and keeps the rate, for clients that are cut off still call."""
+    if not row.since_ms:
+        return Offered(now_ms)
+    elapsed = now_ms - row.since_ms
+    if not row.calls or elapsed < _SHORTEST_MS:
+        return row
+    seen = row.calls * 1_000_000 // elapsed
+    rate = row.rate + (seen - row.rate) * elapsed // (elapsed + _SMOOTH_MS) if row.rate else seen
+    level = rate if 1_000 * abs(rate - row.level) > _STEP_MILLI * row.level else row.level
+    return Offered(now_ms, 0, rate, level)
