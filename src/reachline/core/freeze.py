@@ -9,6 +9,7 @@ from reachline.core import rules as rules_record
 from reachline.core.breaker import Breaker
 from reachline.core.cusum import Asked, Evidence
 from reachline.core.judge import Judgement
+from reachline.core.orders import Action, Book, Obeys, Order
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.still import SCHEMA, STANDING, flat, shown_line, slices, still
@@ -59,7 +60,8 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         version=Version(*document["version"]),
         now_ms=document["issued_ms"],
     )
-    ledger.restore({LineId(line): _row(row) for line, row in document["rows"].items()})
+    rows = {LineId(line): _row(row) for line, row in document["rows"].items()}
+    ledger.restore(rows, _book(document["orders"]))
     ballots = {
         LineId(line): {VantageId(vantage): _ballot(ballot) for vantage, ballot in held.items()}
         for line, held in document["ballots"].items()
@@ -111,13 +113,20 @@ def _thaw_line(record: dict[str, Any]) -> Line:
 
 
 def _row(record: list[Any]) -> Row:
-    judgement, breaker, zone, *rest, (sums, held) = record
-    return Row(
-        Judgement(Health(judgement[0]), *judgement[1:]),
-        Breaker(Gate(breaker[0]), *breaker[1:]),
-        Zone(zone),
-        *rest,
-    )._replace(asked=Asked(tuple(sums), held))
+    known = dict(zip(Row._fields, record, strict=True))
+    (health, *judged), (gate, *broken), (sums, held) = known["judgement"], known["breaker"], known["asked"]
+    return Row(**known)._replace(
+        judgement=Judgement(Health(health), *judged),
+        breaker=Breaker(Gate(gate), *broken),
+        zone=Zone(known["zone"]),
+        asked=Asked(tuple(sums), held),
+        obeys=Obeys(*known["obeys"]),
+    )
+
+
+def _book(record: list[Any]) -> Book:
+    given, last = record
+    return Book(tuple(Order(number, Action(action), *rest) for number, action, *rest in given), last)
 
 
 def _ballot(record: list[Any]) -> Ballot:

@@ -6,20 +6,20 @@ give the same bytes on any machine, so replay, explain, what-if and a warm resta
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from reachline.core import freeze
+from reachline.core import freeze, looking
 from reachline.core.board import Board
-from reachline.core.breaker import CLOSED, count, count_synthetic
+from reachline.core.breaker import count, count_synthetic
 from reachline.core.cusum import NOTHING, Evidence, asked, zone_of
 from reachline.core.guard import allowed
+from reachline.core.obey import Turned, overruled, turned
+from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
 from reachline.core.publish import BLIND, candidates
 from reachline.core.quorum import Tally
-from reachline.core.row import Row, Stepped, due_ms, hold, is_quiet, noted, open_now, step
+from reachline.core.row import Row, Stepped, hold, is_quiet, noted, open_now, step
 from reachline.core.rules import Rules
 from reachline.core.tick import Closed, LineView, Taken, change
 from reachline.model import (
@@ -53,13 +53,16 @@ class Ledger:
         now_ms: int,
     ) -> None:
         self.scope, self.rules = scope, rules
-        self.lines = _by_id(lines)
+        self.told = _by_id(lines)
+        """The lines as the document says; `lines` are these as operators' orders leave them."""
+        self.book = NOBODY
+        self.lines, self.wanted = obeyed(NOBODY, self.told, rules.policy)
         self.rows = {line: Row(since_ms=now_ms) for line in self.lines}
         self.poll = Poll(self.lines, vantages, rules, now_ms)
         self.board = Board(scope, version, now_ms)
         self.board.post(self.lines, self.rows, rules, now_ms=now_ms)
         self.board.version = version
-        self.restless = _restless(self.rows, rules)
+        self.restless = looking.restless(self.rows, rules)
         self.fresh: set[LineId] = set()
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
@@ -69,10 +72,11 @@ class Ledger:
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
 
-    def restore(self, rows: Mapping[LineId, Row]) -> None:
-        """Take these rows for the ones judged so far."""
+    def restore(self, rows: Mapping[LineId, Row], book: Book) -> None:
+        """Take these rows and orders for the ones there were so far."""
+        self._follow(book)
         self.rows = dict(rows)
-        self.restless = _restless(self.rows, self.rules)
+        self.restless = looking.restless(self.rows, self.rules)
 
     def report(
         self, vantage: VantageId, readings: Iterable[tuple[LineId, Reading]], *, now_ms: int, doubt: int = 0
@@ -115,45 +119,53 @@ class Ledger:
         """Other lines or rules, effective at the next tick; what a line *is* keeps its row through a rename."""
         was = {line.identity: line.id for line in self.lines.values()}
         rows = self.rows
-        self.lines = _by_id(lines)
-        names = {line.id: was.get(line.identity, LineId("")) for line in self.lines.values()}
+        self.told, self.rules = _by_id(lines), rules
+        names = {line: was.get(each.identity, LineId("")) for line, each in self.told.items()}
+        self._follow(renamed(self.book, {old: new for new, old in names.items() if old}))
         self.rows = {line: rows.get(old, Row(since_ms=now_ms)) for line, old in names.items()}
         self.poll = self.poll.moved(self.lines, names, rules, now_ms)
-        self.rules, self.stale, self.restless = rules, True, _restless(self.rows, rules)
+        self.restless = looking.restless(self.rows, rules)
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
         self.calls = {line: seen for line, seen in self.calls.items() if line in self.rows}
         self.members(vantages)
 
+    def order(self, order: Order) -> None:
+        """An operator's order, effective at the next tick."""
+        self._follow(placed(self.book, order))
+
+    def undo(self, number: int) -> None:
+        """The order of that number ends at the next tick; nothing where there is none."""
+        self._follow(undone(self.book, number))
+
     def close(self, now_ms: int) -> Closed:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
-        touched = sorted(self._unquiet() | self._due(now_ms))
-        before = {line: self.rows[line] for line in touched}
+        ordered = self._obey(now_ms)
+        touched = sorted(looking.unquiet(self) | looking.due(self, now_ms) | ordered.keys())
+        before = {line: ordered[line].before if line in ordered else self.rows[line] for line in touched}
         heard = {line: self.poll.counted(line, now_ms, self.rules) for line in touched}
         steps = {line: self._step(line, heard[line], now_ms) for line in touched}
         self.rows.update((line, done.row) for line, done in steps.items())
         self._guard([line for line, done in steps.items() if done.wants], now_ms)
         for line in touched:
-            self._put(line, noted(before[line], self.rows[line], steps[line].rule, now_ms))
+            rule = ordered[line].turn if line in ordered else ""
+            self._put(line, noted(before[line], self.rows[line], rule or steps[line].rule, now_ms))
         moved = {line for line in touched if self.rows[line] != before[line]}
         last, changes = self.board.version, []
         if moved or self.stale:
             news = self.board.post(
                 self.lines, self.rows, self.rules, moved=None if self.stale else moved, now_ms=now_ms
             )
-            taken = Taken(before, self.rows, heard, steps, self.fresh)
+            taken = Taken(before, self.rows, heard, steps, self.fresh, ordered)
             changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
         self.fresh, self.called, self.stale = set(), set(), False
         self.calls, self.poll.pending = {}, {}
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in touched if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
-        return Closed(published, tuple(changes), self._seal(sealed, now_ms))
+        return Closed(published, tuple(changes), looking.seal(self, sealed, now_ms))
 
     def deadline(self) -> int | None:
         """The next ms at which close() changes something without new evidence, or None."""
-        moments = [due for row in self.rows.values() if (due := due_ms(row, self.rules)) is not None]
-        seen = (heard for line, heard in self.poll.heard_ms.items() if not self.rows[line].blind)
-        moments += [heard + self.rules.quorum.blind_ms for heard in list(seen)[:1]]
-        return min(moments, default=None)
+        return looking.deadline(self)
 
     def snapshot(self) -> Snapshot:
         """The one now published."""
@@ -165,9 +177,7 @@ class Ledger:
 
     def view(self, line: LineId, now_ms: int) -> LineView:
         """One line as it stands; KeyError where there is none."""
-        row, ballots = self.rows[line], self.poll.ballots_of(line)
-        found, _ = self.poll.counted(line, now_ms, self.rules)
-        return LineView(self.lines[line], row, self.board.standings[line], found, ballots, due_ms(row, self.rules))
+        return looking.view(self, line, now_ms)
 
     def freeze(self) -> bytes:
         """A checkpoint from which `thaw` makes an equal ledger."""
@@ -178,16 +188,21 @@ class Ledger:
         """The ledger of a checkpoint; JournalError where it is not one."""
         return freeze.decode(frozen, cls)
 
-    def _unquiet(self) -> set[LineId]:
-        """Lines with news that could change them; most lines at most ticks are not among them."""
-        troubled = {line for line, seen in self.calls.items() if seen.failed}
-        return (self.fresh | self.called) & (self.poll.doubtful | self.restless | troubled)
+    def _follow(self, book: Book) -> None:
+        """Other orders, or other lines for them: weights, breakers and the publication follow at the next tick."""
+        self.book, self.stale = book, True
+        self.lines, self.wanted = obeyed(book, self.told, self.rules.policy)
+        self.poll.lines = self.lines
 
-    def _due(self, now_ms: int) -> set[LineId]:
-        """Lines whose own deadline has come, and those that have just gone blind."""
-        moving = ((line, due_ms(row, self.rules)) for line, row in self.rows.items() if row.breaker is not CLOSED)
-        due = {line for line, at in moving if at is not None and at <= now_ms}
-        return due | {line for line in self.poll.silent(now_ms, self.rules) if not self.rows[line].blind}
+    def _obey(self, now_ms: int) -> dict[LineId, Turned]:
+        """Rows that have to follow other orders from this tick on, turned."""
+        ends = next_ms(self.book)
+        if ends is not None and ends <= now_ms:
+            self._follow(left(self.book, now_ms))
+        found = turned(self.book, self.wanted, self.lines, self.rows, ends=self.stale, rules=self.rules, now_ms=now_ms)
+        self.rows.update((line, turn.row) for line, turn in found.items())
+        self.stale = self.stale or bool(found)
+        return found
 
     def _put(self, line: LineId, row: Row) -> None:
         self.rows[line] = row
@@ -205,7 +220,7 @@ class Ledger:
         if self.rules.questions and (found.has_quorum or line in self.calls):
             row = self._ask(line, row, found, now_ms)
             found = found._replace(zone=zone_of(row.asked, self.rules.questions))
-        done = step(line, row, found, votes=votes, now_ms=now_ms, rules=self.rules)
+        done = overruled(step(line, row, found, votes=votes, now_ms=now_ms, rules=self.rules))
         blind = self.poll.is_blind(line, now_ms, self.rules)
         if blind is done.row.blind:
             return done
@@ -225,17 +240,6 @@ class Ledger:
         self.rows.update((line, open_now(line, self.rows[line], now_ms, self.rules)) for line in may)
         self.rows.update((line, hold(self.rows[line])) for line in must_hold)
 
-    def _seal(self, lines: Sequence[LineId], now_ms: int) -> bytes:
-        """What this tick left of every row it moved or counted for, in sixteen bytes."""
-        rows = [[line, self.rows[line]] for line in lines]
-        text = json.dumps([now_ms, self.board.version, rows], separators=(",", ":"), default=freeze.flat)
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
 
 def _by_id(lines: Sequence[Line]) -> dict[LineId, Line]:
     return {line.id: line for line in sorted(lines, key=lambda line: line.id)}
-
-
-def _restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:
-    """Lines whose row a tick may change without a bad ballot."""
-    return {line for line, row in rows.items() if not is_quiet(row, rules)}

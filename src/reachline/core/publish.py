@@ -41,7 +41,7 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row]) -> list[Candid
             rows[line.id].breaker.gate,
             rows[line.id].zone,
             rows[line.id].judgement.faults,
-            line.drained,
+            line.drained or rows[line.id].obeys.forced == "open",
         )
         for line in lines
     ]
@@ -64,7 +64,7 @@ def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> l
 
 def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> Weights:
     """Drain first, then policy over breaker, faults and ramp, then fail-open. Unenforced rules leave health's weights."""
-    taking = [line for line in lines if not line.drained]
+    taking = [line for line in lines if not line.drained and rows[line.id].obeys.forced != "open"]
     now = shares(taking, rows, rules)
     well = [Share(share.base, share.roles, Health.HEALTHY, Gate.CLOSED, 0, 1_000) for share in now]
     total = full_milli(well, rules.policy)
@@ -105,7 +105,7 @@ def _next_ms(row: Row, rules: Rules) -> int | None:
         case Gate.CLOSED:
             return None
         case Gate.OPEN:
-            return row.breaker.until_ms
+            return row.breaker.until_ms or None
         case Gate.HALF_OPEN:
             return row.breaker.since_ms + rules.breaker.trial_ms
         case Gate.RAMP:
@@ -152,6 +152,7 @@ def facts_of(before: Row, after: Row, tally: Tally | None, due: int | None, rule
     """The numbers a decision on a line rests on, votes apart."""
     judged, was, now = after.judgement, before.breaker, after.breaker
     found = [Fact("faults_micro", judged.faults), Fact("bad_ticks", judged.bad), Fact("down_ticks", judged.down)]
+    found += [Fact("bad_since_ms", after.bad_ms)] if after.bad_ms else []
     found += [Fact("good_ticks", judged.good), Fact("degraded_patience", rules.patience.degraded)]
     lone = tally is not None and tally.is_lone
     found.append(Fact("failed_patience", rules.patience.lone_failed if lone else rules.patience.failed))
@@ -164,7 +165,7 @@ def facts_of(before: Row, after: Row, tally: Tally | None, due: int | None, rule
         found += [Fact("window", was.window), Fact("trial_ok", was.ok), Fact("trial_failed", was.failed)]
         found += [Fact("trial_synthetic", was.synthetic), Fact("trial_min_ok", rules.breaker.min_ok)]
         found.append(Fact("trial_fail_threshold", rules.breaker.fail_threshold))
-    if now.gate is Gate.OPEN:
+    if now.gate is Gate.OPEN and now.until_ms:
         found += [Fact("cooldown_ms", now.until_ms - now.since_ms), Fact("until_ms", now.until_ms)]
         found.append(Fact("reopens", now.reopens))
     if due is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, trip
 from reachline.core.cusum import Asked, severity_milli
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
+from reachline.core.orders import NOTHING, Obeys
 from reachline.core.quorum import Tally
 from reachline.core.rules import Rules
 from reachline.model import Gate, Health, LineId, Vote, Zone
@@ -33,6 +34,10 @@ class Row(NamedTuple):
     """How often chance was asked for this line."""
     asked: Asked = Asked()
     """`fast` mode: what has added up against the line."""
+    obeys: Obeys = NOTHING
+    """The operator's orders that it follows."""
+    bad_ms: int = 0
+    """The first of the bad verdicts in a row that still last; 0 while there are none."""
 
 
 class Stepped(NamedTuple):
@@ -64,7 +69,8 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
     )
     after = row._replace(judgement=judged)
     if zone is not Zone.N:
-        after = after._replace(zone=zone, zone_ms=now_ms, judged_ms=now_ms)
+        bad_ms = 0 if zone is Zone.H else row.bad_ms or now_ms
+        after = after._replace(zone=zone, zone_ms=now_ms, judged_ms=now_ms, bad_ms=bad_ms)
     is_closed = row.breaker.gate is Gate.CLOSED
     if zone is Zone.F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
         return Stepped(after, f"vote.{reason_of(votes, Zone.F)}.failed", wants=True)
@@ -77,6 +83,8 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
 def _through_breaker(
     line: LineId, before: Row, after: Row, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules
 ) -> Stepped:
+    if after.obeys.forced == "open":  # an operator's: no cooldown ends it
+        return Stepped(after)
     move = advance(
         after.breaker,
         _current(after, now_ms, rules),
@@ -137,6 +145,8 @@ def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
 
 def due_ms(row: Row, rules: Rules) -> int | None:
     """When this row's breaker moves without new evidence, or None. A verdict speaks of now for `blind_ms` only."""
+    if row.obeys.forced == "open":
+        return None
     fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
     known = deadline(row.breaker, rules.breaker, zone=row.zone)
     if row.breaker.gate is Gate.OPEN:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from reachline.core import rules as rules_record
 from reachline.core.cusum import Evidence
+from reachline.core.orders import Book
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.rules import Rules
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "STANDING", "Still", "flat", "shown_line", "slices", "still"]
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 STANDING: Final = tuple(Standing.__dataclass_fields__)
 """Fields of a standing, in the order they are written in."""
@@ -52,6 +53,7 @@ class Still(NamedTuple):
     version: Version
     panic: str
     issued_ms: int
+    book: Book
 
 
 def flat(value: Any) -> Any:
@@ -71,7 +73,7 @@ def still(ledger: Ledger) -> Still:
     return Still(
         scope=ledger.scope,
         rules=ledger.rules,
-        lines=ledger.lines,
+        lines=ledger.told,
         rows=dict(ledger.rows),
         ballots=dict(poll.ballots),
         pending=dict(poll.pending),
@@ -85,6 +87,7 @@ def still(ledger: Ledger) -> Still:
         version=board.version,
         panic=board.panic,
         issued_ms=board.issued_ms,
+        book=ledger.book,
     )
 
 
@@ -98,7 +101,7 @@ def slices(state: Still) -> Iterator[bytes]:
     yield from _array(state.heard_ms.items(), lambda item: item)
     yield b',"issued_ms":' + _json(state.issued_ms) + b',"lines":'
     yield from _array(state.lines.values(), shown_line)
-    yield b',"panic":' + _json(state.panic) + b',"pending":'
+    yield b',"orders":' + _json(state.book) + b',"panic":' + _json(state.panic) + b',"pending":'
     yield from _object(state.pending, lambda told: told)
     yield b',"published":'
     yield from _object(state.standings, _standing)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from reachline.core.obey import Turned
+from reachline.core.orders import Order
 from reachline.core.publish import facts_of, rule_of
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped, due_ms
 from reachline.core.rules import Rules
-from reachline.model import Change, Line, LineId, Snapshot, Standing, VantageId, Vote
+from reachline.model import Change, Fact, Line, LineId, Snapshot, Standing, VantageId, Vote
 
 __all__ = ["Closed", "LineView", "Taken", "change"]
 
@@ -31,6 +34,8 @@ class LineView(NamedTuple):
     tally: Tally
     ballots: tuple[tuple[VantageId, Ballot], ...]
     due_ms: int | None
+    orders: tuple[Order, ...] = ()
+    """Those that name the line, oldest first."""
 
 
 class Taken(NamedTuple):
@@ -41,6 +46,8 @@ class Taken(NamedTuple):
     heard: Mapping[LineId, tuple[Tally, tuple[Vote, ...]]]
     steps: Mapping[LineId, Stepped]
     fresh: Collection[LineId]
+    ordered: Mapping[LineId, Turned] = MappingProxyType({})
+    """Lines that began to follow other orders."""
 
 
 def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules) -> Change:
@@ -48,12 +55,15 @@ def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules
     line, row = now.line, taken.after[now.line]
     done, (seen, votes) = taken.steps.get(line), taken.heard.get(line, (None, ()))
     tally = seen if line in taken.fresh else None
+    told = taken.ordered.get(line)
+    order = (told.order if told else 0) or row.obeys.gate
+    facts = facts_of(taken.before.get(line, row), row, tally, due_ms(row, rules), rules)
     return Change(
         line=line,
         at_ms=now_ms,
         before=was,
         after=now,
-        rule=rule_of(was, now, done.rule if done else "", rules),
+        rule=rule_of(was, now, told.rule if told else done.rule if done else "", rules),
         votes=votes,
-        facts=facts_of(taken.before.get(line, row), row, tally, due_ms(row, rules), rules),
+        facts=(*facts, Fact("order", order)) if order else facts,
     )

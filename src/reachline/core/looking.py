@@ -1,0 +1,65 @@
+"""What there is to see of a ledger without moving it: one line, what a tick has to look at, the next deadline, a seal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reachline.core.breaker import CLOSED
+from reachline.core.orders import covering, next_ms
+from reachline.core.row import Row, due_ms, is_quiet
+from reachline.core.rules import Rules
+from reachline.core.still import flat
+from reachline.core.tick import LineView
+from reachline.model import LineId
+
+if TYPE_CHECKING:
+    from reachline.core.ledger import Ledger
+
+__all__ = ["deadline", "due", "restless", "seal", "unquiet", "view"]
+
+
+def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
+    """One line as it stands; KeyError where there is none."""
+    row, ballots = ledger.rows[line], ledger.poll.ballots_of(line)
+    found, _ = ledger.poll.counted(line, now_ms, ledger.rules)
+    orders, due_at = covering(ledger.book, ledger.told[line]), due_ms(row, ledger.rules)
+    return LineView(ledger.lines[line], row, ledger.board.standings[line], found, ballots, due_at, orders)
+
+
+def deadline(ledger: Ledger) -> int | None:
+    """The next ms at which a tick changes something without new evidence, or None."""
+    moments = [at for row in ledger.rows.values() if (at := due_ms(row, ledger.rules)) is not None]
+    seen = (heard for line, heard in ledger.poll.heard_ms.items() if not ledger.rows[line].blind)
+    moments += [heard + ledger.rules.quorum.blind_ms for heard in list(seen)[:1]]
+    if (ends := next_ms(ledger.book)) is not None:
+        moments.append(ends)
+    return min(moments, default=None)
+
+
+def unquiet(ledger: Ledger) -> set[LineId]:
+    """Lines with news that could change them; most lines at most ticks are not among them."""
+    troubled = {line for line, seen in ledger.calls.items() if seen.failed}
+    return (ledger.fresh | ledger.called) & (ledger.poll.doubtful | ledger.restless | troubled)
+
+
+def due(ledger: Ledger, now_ms: int) -> set[LineId]:
+    """Lines whose own deadline has come, and those that have just gone blind."""
+    rows, rules = ledger.rows, ledger.rules
+    moving = ((line, due_ms(row, rules)) for line, row in rows.items() if row.breaker is not CLOSED)
+    found = {line for line, at in moving if at is not None and at <= now_ms}
+    return found | {line for line in ledger.poll.silent(now_ms, rules) if not rows[line].blind}
+
+
+def restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:
+    """Lines whose row a tick may change without a bad ballot."""
+    return {line for line, row in rows.items() if not is_quiet(row, rules)}
+
+
+def seal(ledger: Ledger, lines: Sequence[LineId], now_ms: int) -> bytes:
+    """What a tick left of every row it moved or counted for, in sixteen bytes."""
+    rows = [[line, ledger.rows[line]] for line in lines]
+    text = json.dumps([now_ms, ledger.board.version, rows], separators=(",", ":"), default=flat)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
