@@ -293,6 +293,12 @@ class Outcome(NamedTuple):
     late: int = 0
     errors: int = 0
     """Answered, but with a server error (5xx)."""
+    timed: int = 0
+    """Of `ok`: those whose time was held against the line's limits (an older client holds none)…"""
+    slow: int = 0
+    """…and took longer than the degraded one…"""
+    crawl: int = 0
+    """…or the failed one."""
 
 
 class Vote(NamedTuple):

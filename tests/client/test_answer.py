@@ -120,6 +120,7 @@ def with_line(**more: Any) -> dict[str, Any]:
         (with_line(groups="x"), "lines.1.groups: must be a list"),
         (pair(local_rules=[]), "local_rules: must be an object"),
         (pair(local_rules={"open": 0}), "local_rules.open: must be a number"),
+        (pair(local_rules={"slow": -1}), "local_rules.slow: must be a number"),
         (pair(local_rules={"max_open": 2}), "local_rules.max_open: must be a number"),
         (pair(local_rules={"failures": -1}), "local_rules.failures: must be a whole number"),
         (pair(local_rules={"formula": {"cost": [1.5]}}), "local_rules.formula.cost: must be"),

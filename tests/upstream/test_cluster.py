@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -412,6 +413,29 @@ def test_local_rules_come_from_the_center() -> None:
     made.lose("b", times=5)
 
     assert made.cluster.open_lines() == ("payments/a", "payments/b")
+
+
+def test_calls_that_went_well_are_timed_by_the_lists_limits() -> None:
+    made = world(listed("a"))
+    made.cluster.replace(replace(made.cluster.published, slow=0.2, crawl=0.5), source="center")
+    pick = made.find("a")
+    for elapsed in (0.2, 0.21, 0.5, 0.51, None):
+        made.cluster.record(pick, Column.OK, elapsed)
+    made.cluster.record(pick, Column.ERRORS, 0.6)
+
+    (taken,) = made.cluster.take("checkout")
+
+    assert (taken.ok, taken.errors, taken.timed, taken.slow, taken.crawl) == (5, 1, 4, 3, 1)
+
+
+def test_no_call_is_timed_for_a_center_that_names_no_limits() -> None:
+    made = world(listed("a"))
+    with made.cluster.attempt():
+        pass
+
+    (taken,) = made.cluster.take("checkout")
+
+    assert (taken.ok, taken.timed, taken.slow, taken.crawl) == (1, 0, 0, 0)
 
 
 def test_outcomes_are_summed_by_line_and_window_and_taken_once() -> None:

@@ -66,6 +66,8 @@ def line_list(document: object, *, cluster: str) -> LineList:
         panic=_text(top, "panic", "", default=""),
         local=_local(local),
         faults=FaultRules(cost=_cost(formula)),
+        slow=_maybe(local, "slow", "local_rules", most=_WAIT_MOST),
+        crawl=_maybe(local, "crawl", "local_rules", most=_WAIT_MOST),
     )
 
 

@@ -203,7 +203,7 @@ def _authorization(token: str) -> dict[str, str]:
 
 
 def _row(each: Outcome) -> dict[str, str | int]:
-    return {
+    row: dict[str, str | int] = {
         "line": each.line,
         "window": each.window,
         "ok": each.ok,
@@ -211,6 +211,9 @@ def _row(each: Outcome) -> dict[str, str | int]:
         "late": each.late,
         "errors": each.errors,
     }
+    if each.timed:
+        row |= {"timed": each.timed, "slow": each.slow, "crawl": each.crawl}
+    return row
 
 
 def _calls(rows: Iterable[Outcome]) -> int:
@@ -233,4 +236,7 @@ def _added(one: Outcome, other: Outcome) -> Outcome:
         failed=one.failed + other.failed,
         late=one.late + other.late,
         errors=one.errors + other.errors,
+        timed=one.timed + other.timed,
+        slow=one.slow + other.slow,
+        crawl=one.crawl + other.crawl,
     )

@@ -109,7 +109,7 @@ class Attempt:
             column = _OK if error is None else self._inferred(error, self._ended - self._started)
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
-            self._cluster.record(pick, column)
+            self._cluster.record(pick, column, self._ended - self._started)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -31,7 +31,7 @@ from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.listing import LineList, Listed, Pick, terms
-from reachline.upstream.outcome import Column, FailureName, column_of_word
+from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
 from reachline.upstream.tally import Tally, Totals
 
 __all__ = ["Cluster", "ClusterStats", "Source"]
@@ -236,11 +236,11 @@ class Cluster:
                 self._hand_back()
                 self._remake(self._now_ms())
 
-    def record(self, pick: Pick, column: Column) -> None:
-        """One call's end, into the tally and the line's local breaker."""
-        line = pick.line
-        self.tally.add(line, pick.window, column)
-        if column is _FAILED or column is _LATE or line in self._rows:
+    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None) -> None:
+        """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known."""
+        pace = 0 if elapsed is None or column is not _OK else pace_of(elapsed, self._list.slow, self._list.crawl)
+        self.tally.add(pick.line, pick.window, column, pace=pace)
+        if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
 
     def misused(self, method: str, argument: object) -> None:

@@ -87,6 +87,10 @@ class LineList:
     local: LocalRules = LocalRules()
     faults: FaultRules = field(default_factory=FaultRules)
     """Only its `cost` table is read."""
+    slow: Seconds | None = None
+    """Calls that took longer are counted as slow…"""
+    crawl: Seconds | None = None
+    """…or as crawling; None: nobody asks."""
 
 
 def target(text: str) -> Target:

@@ -10,9 +10,18 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, Literal
 
-from reachline.model import Failure
+from reachline.model import Failure, Seconds
 
-__all__ = ["Column", "FailureName", "column_of", "column_of_status", "column_of_word", "failure_of"]
+__all__ = [
+    "PACES",
+    "Column",
+    "FailureName",
+    "column_of",
+    "column_of_status",
+    "column_of_word",
+    "failure_of",
+    "pace_of",
+]
 
 FailureName = Literal[
     "timeout", "refused", "reset", "unreachable", "resolve", "tls", "proxy", "protocol", "status", "agent"
@@ -29,6 +38,9 @@ class Column(IntEnum):
     ERRORS = 3
     NONE = 4
 
+
+PACES: Final = 3
+"""Beside how a call ended, how fast it was if it went well: timed at all, slow, and crawling."""
 
 _COLUMNS: Final = {Failure.TIMEOUT: Column.LATE, Failure.STATUS: Column.ERRORS, Failure.AGENT: Column.NONE}
 
@@ -87,6 +99,15 @@ Looked up along the class's own ancestry, so a subclass of `Timeout` is a timeou
 
 _DEPTH: Final = 8
 """Causes of causes looked at: libraries wrap two or three deep."""
+
+
+def pace_of(elapsed: Seconds, slow: Seconds | None, crawl: Seconds | None) -> int:
+    """How fast a call was, by its line's limits: 0 nobody asks, 1 fast enough, 2 slow, 3 crawling."""
+    if slow is None and crawl is None:
+        return 0
+    if crawl is not None and elapsed > crawl:
+        return PACES
+    return 2 if slow is not None and elapsed > slow else 1
 
 
 def column_of(failure: Failure | None) -> Column:

@@ -6,12 +6,14 @@ import threading
 from typing import Final, NamedTuple
 
 from reachline.model import LineId, Outcome
-from reachline.upstream.outcome import Column
+from reachline.upstream.outcome import PACES, Column
 
 __all__ = ["ROWS_MOST", "Tally", "Totals"]
 
 ROWS_MOST: Final = 10_000
 """Rows kept between two takes: ten times the lines a batch carries. Calls beyond are counted as dropped."""
+_COLUMNS: Final = len(Column)
+_WIDTH: Final = _COLUMNS + PACES
 
 
 class Totals(NamedTuple):
@@ -33,19 +35,23 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rows: dict[tuple[LineId, int], list[int]] = {}
-        self._taken = [0] * len(Column)
+        self._taken = [0] * _WIDTH
         """Calls of rows that are gone, by column…"""
-        self._over = [0] * len(Column)
+        self._over = [0] * _WIDTH
         """…and of those that found no room."""
 
-    def add(self, line: LineId, window: int, column: Column, calls: int = 1) -> None:
-        """One call more, or several that ended alike."""
+    def add(self, line: LineId, window: int, column: Column, calls: int = 1, pace: int = 0) -> None:
+        """One call more, or several that ended alike. `pace` of those that went well: `upstream.outcome.pace_of`."""
         key = (line, window)
         with self._lock:
             row = self._rows.get(key)
             if row is None:
                 row = self._new(key)
             row[column] += calls
+            if pace:
+                # Timed, slow, crawl: each is one of those before it.
+                for place in range(_COLUMNS, _COLUMNS + pace):
+                    row[place] += calls
 
     def take(self, service: str) -> tuple[Outcome, ...]:
         """What was added since the last take, and nothing of it twice. Calls that prove nothing are left out."""
@@ -53,7 +59,7 @@ class Tally:
             rows, self._rows = self._rows, {}
             self._taken = _sums([self._taken, *rows.values()])
         return tuple(
-            Outcome(line=line, service=service, window=window, ok=row[0], failed=row[1], late=row[2], errors=row[3])
+            Outcome(line, service, window, *row[: Column.NONE], *row[_COLUMNS:])
             for (line, window), row in rows.items()
             if any(row[: Column.NONE])
         )
@@ -61,13 +67,13 @@ class Tally:
     def totals(self) -> Totals:
         """All calls so far, taken or not."""
         with self._lock:
-            ok, failed, late, errors, unproven = _sums([self._taken, self._over, *self._rows.values()])
+            ok, failed, late, errors, unproven, *_ = _sums([self._taken, self._over, *self._rows.values()])
             return Totals(ok, failed, late, errors, unproven, dropped=sum(self._over[: Column.NONE]))
 
     def _new(self, key: tuple[LineId, int]) -> list[int]:
         if len(self._rows) >= ROWS_MOST:
             return self._over
-        row = self._rows[key] = [0] * len(Column)
+        row = self._rows[key] = [0] * _WIDTH
         return row
 
 

@@ -19,7 +19,10 @@ _MAX_TEXT: Final = 200
 
 
 class OutcomeRow(TypedDict):
-    """Calls to one line in one second; `window` is the trial window the line's row named, 0 for none."""
+    """Calls to one line in one second; `window` is the trial window the line's row named, 0 for none.
+
+    `timed` of the `ok` were held against `local_rules.slow` and `.crawl` of the line list; so many of them took longer.
+    """
 
     line: str
     service: NotRequired[str]
@@ -28,6 +31,9 @@ class OutcomeRow(TypedDict):
     failed: NotRequired[int]
     late: NotRequired[int]
     errors: NotRequired[int]
+    timed: NotRequired[int]
+    slow: NotRequired[int]
+    crawl: NotRequired[int]
 
 
 class OutcomesDocument(TypedDict):
@@ -68,7 +74,7 @@ def read_outcomes(document: object) -> Posted:
 
 def _outcome(document: object, path: str, service: object) -> Outcome:
     row = _object(document, path)
-    return Outcome(
+    found = Outcome(
         line=LineId(_text(row.get("line"), f"{path}.line", empty=False)),
         service=_text(row.get("service", service), f"{path}.service"),
         window=_count(row.get("window", 0), f"{path}.window", 2**63 - 1),
@@ -76,7 +82,18 @@ def _outcome(document: object, path: str, service: object) -> Outcome:
         failed=_count(row.get("failed", 0), f"{path}.failed"),
         late=_count(row.get("late", 0), f"{path}.late"),
         errors=_count(row.get("errors", 0), f"{path}.errors"),
+        timed=_count(row.get("timed", 0), f"{path}.timed"),
+        slow=_count(row.get("slow", 0), f"{path}.slow"),
+        crawl=_count(row.get("crawl", 0), f"{path}.crawl"),
     )
+    for name, part, of, whole in (
+        ("timed", found.timed, "ok", found.ok),
+        ("slow", found.slow, "timed", found.timed),
+        ("crawl", found.crawl, "slow", found.slow),
+    ):
+        if part > whole:
+            raise RemoteProtocolError(f"{path}.{name}: {part} of {whole} {of} calls, must be at most as many")
+    return found
 
 
 def _object(value: object, path: str) -> Mapping[str, object]:

@@ -135,12 +135,16 @@ class FormulaDocument(TypedDict):
 
 
 class LocalRulesRow(TypedDict):
-    """The SDK's own breaker, so that clients agree; durations in seconds."""
+    """The SDK's own breaker, so that clients agree; durations in seconds. `slow` and `crawl` are limits of a call's own time:
+    so many of those that went well are counted above each, where it is not null.
+    """
 
     failures: int
     open: float
     open_cap: float
     max_open: float
+    slow: float | None
+    crawl: float | None
     formula: FormulaDocument
 
 
@@ -297,8 +301,16 @@ def local_rules(rules: Rules, rows: Sequence[LineRow], faults: Mapping[LineId, i
         "open": local.open_ms / 1000,
         "open_cap": local.open_cap_ms / 1000,
         "max_open": local.max_open_milli / 1000,
+        "slow": _limit(rules, "degraded_enter"),
+        "crawl": _limit(rules, "failed_enter"),
         "formula": {"cost": list(rules.faults.cost), "lines": terms},
     }
+
+
+def _limit(rules: Rules, level: str) -> float | None:
+    """A limit of the P95, in seconds; None where this cluster's lines have none."""
+    found = next((getattr(one, level) for one in rules.limits if one.metric == "p95"), None)
+    return None if found is None else found / 1e6
 
 
 def _share(row: LineRow, rules: Rules) -> float:
