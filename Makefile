@@ -16,7 +16,7 @@ BENCHES := probe decide sdk xds door people
 
 # A fast check is of the floors below the roles, without real parts, whole processes, and what measures time.
 ROLES := agent center cli client console e2e
-UNIT := $(filter-out $(addprefix tests/,$(ROLES) data conftest.py),$(wildcard tests/*))
+UNIT := $(filter-out $(addprefix tests/,$(ROLES) data conftest.py measured.py),$(wildcard tests/*))
 FAST := not (real or e2e or browser or alone or slow)
 
 .DEFAULT_GOAL := help

@@ -11,7 +11,7 @@ import pytest
 
 from reachline.testing.center import running_center
 
-DEADLINE = 30.0
+DEADLINE = 100.0
 
 
 @pytest.fixture

@@ -285,7 +285,7 @@ def test_agents_that_come_back_while_readers_still_end_find_nobody(center, sync)
             running.stop.set()
             await until(lambda: agent.ended, what="the end")
             with pytest.raises(ConnectionError):
-                await rpc.attach(running.grpc[0], timeout=5)
+                await rpc.attach(running.grpc[0], timeout=30)
             writer.close()
 
     sync(work())

@@ -78,7 +78,7 @@ def test_after_a_restart_judging_waits_for_two_messages_of_a_quorum(center, sync
             for _ in range(2):
                 assert (await running.json("/api/v1/changes"))["changes"] == []
                 await agent.reported(ALL_GOOD)
-            await until(lambda: _judged(running), within=3, what="judging to go on")
+            await until(lambda: _judged(running), what="judging to go on")
 
     sync(work())
 
@@ -97,7 +97,7 @@ def test_urgent_reports_of_one_line_do_not_end_the_wait_after_a_restart(center, 
             waited = (await running.json("/api/v1/lines"))["age"]
             await until(lambda: _older(running, waited + 0.6), what="a tick to pass")
             await agent.reported(ALL_GOOD)
-            await until(lambda: _judged(running), within=3, what="judging to go on")
+            await until(lambda: _judged(running), what="judging to go on")
 
     sync(work())
 

@@ -47,7 +47,7 @@ def test_a_signal_ends_it_with_bye_and_code_zero_within_two_seconds(center: Cent
         async with target() as good, center:
             center.plan = plan_of(line("good", good))
             process = await start("--id", "v1", "--center", center.address, "--zone", "az1")
-            await until(lambda: center.reports("c/good"), within=20)
+            await until(lambda: center.reports("c/good"), within=30)
             loop = asyncio.get_running_loop()
             asked = loop.time()
 
@@ -89,7 +89,7 @@ def test_a_center_that_is_away_is_waited_for(center: Center) -> None:
         while b"center_not_reached" not in await process.stderr.readline():
             pass
         async with center:
-            await until(lambda: center.hellos, within=20)
+            await until(lambda: center.hellos, within=30)
             process.send_signal(signal.SIGTERM)
             await process.communicate()
         assert process.returncode == 0

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.measured import best_of
 
 import reachline
 from reachline.client import Client
 from reachline.errors import LocalProtocolError
 from reachline.testing.door import Door, Peer, document, line, pair, serving, weights
 from reachline.testing.wait import eventually
+
+PUSHED = 20.0
+"""Seconds: below the 30 of a long poll, so that what comes within them was pushed."""
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def test_connected_with_lines_as_published_and_news_within_a_moment(peer: Peer) 
 
         peer.door.publish(pair(20, 80, version="1.2"))
 
-        eventually(lambda: published(client) == {"payments/a": 20, "payments/b": 80}, within=2)
+        eventually(lambda: published(client) == {"payments/a": 20, "payments/b": 80}, within=PUSHED)
         assert client.stats().clusters["payments"].source == "center"
 
 
@@ -66,7 +70,7 @@ def test_news_is_pushed_by_long_poll_and_not_asked_for_again_and_again(peer: Pee
         eventually(lambda: len(peer.door.asked) == 2)
         for counter in range(2, 12):
             peer.door.publish(pair(counter, 10, version=f"1.{counter}"))
-            eventually(partial(shows_a, client, counter), within=2)
+            eventually(partial(shows_a, client, counter), within=PUSHED)
 
     path, headers = peer.door.asked[1]
     assert "wait=30" in path
@@ -90,7 +94,7 @@ def test_outcomes_arrive_summed_within_the_second(peer: Peer) -> None:
     with connected(peer, service="checkout", name="web") as client:
         calls = Counter(peer_call(client) for _ in range(500))
 
-        eventually(lambda: sum(peer.door.outcomes().values()) == 500, within=3)
+        eventually(lambda: sum(peer.door.outcomes().values()) == 500)
 
     assert peer.door.outcomes() == {f"{name} ok": count for name, count in calls.items()}
     post = peer.door.posts[0]
@@ -106,28 +110,33 @@ def peer_call(client: Client) -> str | None:
 
 def test_a_local_breaker_is_reported_at_once_and_leaves_the_line_at_once(peer: Peer) -> None:
     peer.door.publish(pair(version="1.2"))
-    with connected(peer) as client:
-        fail(client, "a")
-        began = time.monotonic()
-        assert {peer_call(client) for _ in range(200)} == {"payments/b"}
 
-        eventually(lambda: any(post["open"] == ["payments/a"] for post in peer.door.posts), within=2, every=0.005)
+    def measure() -> None:
+        peer.door.posts.clear()
+        with connected(peer) as client:
+            fail(client, "a")
+            began = time.monotonic()
+            assert {peer_call(client) for _ in range(200)} == {"payments/b"}
 
-        assert time.monotonic() - began < 0.9
+            eventually(lambda: any(post["open"] == ["payments/a"] for post in peer.door.posts), every=0.005)
+
+            assert time.monotonic() - began < 0.9, "it waited for the second's post"
+
+    best_of(3, measure)
 
 
 def test_the_thread_lets_a_line_back_to_its_trial_when_its_wait_is_over(peer: Peer) -> None:
     answer = pair(version="1.2")
-    answer["local_rules"] |= {"open": 0.3, "open_cap": 0.3}
+    answer["local_rules"] |= {"open": 1.0, "open_cap": 1.0}
     peer.door.publish(answer)
     with connected(peer) as client:
         fail(client, "a")
         assert client.cluster("payments").open_lines() == ("payments/a",)
 
-        eventually(lambda: peer_call(client) == "payments/a", within=5)
+        eventually(lambda: peer_call(client) == "payments/a")
 
         assert client.cluster("payments").open_lines() == ()
-        eventually(lambda: peer.door.posts and peer.door.posts[-1]["open"] == [], within=5)
+        eventually(lambda: peer.door.posts and peer.door.posts[-1]["open"] == [])
 
 
 def test_close_posts_the_last_calls(peer: Peer) -> None:
@@ -148,14 +157,14 @@ def test_a_dead_center_changes_nothing_and_its_return_is_seen(peer: Peer, caplog
     with caplog.at_level(logging.INFO), connected(peer) as client:
         peer.kill()
         stats = lambda: client.stats().clusters["payments"]  # noqa: E731
-        eventually(lambda: stats().trouble == "no answer: Connection refused", within=5)
+        eventually(lambda: stats().trouble == "no answer: Connection refused")
 
         picked = Counter(peer_call(client) for _ in range(5_000))
         assert picked["payments/a"] / 5_000 == pytest.approx(0.9, abs=0.03)
 
         peer.door.publish(pair(1, 99, version="2.1"))
         peer.start()
-        eventually(lambda: published(client)["payments/b"] == 99, within=10)
+        eventually(lambda: published(client)["payments/b"] == 99)
         assert stats().trouble == ""
 
     events = [each.message for each in caplog.records if each.name.startswith("reachline")]
@@ -178,10 +187,10 @@ def test_outcomes_survive_a_short_absence_and_each_call_counts_once(peer: Peer) 
         peer.kill()
         for _ in range(50):
             peer_call(client)
-        eventually(lambda: client.stats().posts.posts > 0, within=5)
+        eventually(lambda: client.stats().posts.posts > 0)
         peer.start()
 
-        eventually(lambda: client.stats().posts.confirmed == 50, within=9)
+        eventually(lambda: client.stats().posts.confirmed == 50)
 
         assert sum(peer.door.outcomes().values()) == 50
         posts = client.stats().posts
@@ -206,20 +215,20 @@ def test_a_center_that_refuses_outcomes_is_asked_again_only_where_that_can_help(
     peer.door.post_status = status
     with connected(peer) as client:
         peer_call(client)
-        eventually(lambda: peer.door.posts_refused, within=5)
+        eventually(lambda: peer.door.posts_refused)
         peer.door.post_status = 202
 
-        eventually(lambda: getattr(client.stats().posts, field) == 1, within=8)
+        eventually(lambda: getattr(client.stats().posts, field) == 1)
 
 
 def test_a_lower_version_is_refused_counted_and_does_not_spin(peer: Peer) -> None:
     peer.door.publish(pair(50, 50, version="5.9"))
     with connected(peer) as client:
         peer.door.publish(pair(1, 99, version="5.8"))
-        eventually(lambda: client.stats().clusters["payments"].refused_versions >= 1, within=3)
+        eventually(lambda: client.stats().clusters["payments"].refused_versions >= 1)
 
         asked = len(peer.door.asked)
-        eventually(lambda: client.stats().clusters["payments"].refused_versions >= 3, within=5)
+        eventually(lambda: client.stats().clusters["payments"].refused_versions >= 3)
 
         assert published(client) == {"payments/a": 50, "payments/b": 50}
         assert "older than 5.9" in client.stats().clusters["payments"].trouble
@@ -231,19 +240,19 @@ def test_a_restarted_center_counts_from_one_in_a_higher_epoch(peer: Peer) -> Non
     with connected(peer) as client:
         peer.door.publish(pair(1, 99, version="6.1"))
 
-        eventually(lambda: published(client)["payments/b"] == 99, within=3)
+        eventually(lambda: published(client)["payments/b"] == 99)
 
 
 def test_an_unknown_cluster_is_a_clear_state_and_returns_at_once(peer: Peer) -> None:
     began = time.monotonic()
 
-    with reachline.connect_sync(peer.url, clusters=["no-such"]) as client:
-        assert time.monotonic() - began < 2
+    with reachline.connect_sync(peer.url, clusters=["no-such"], wait=60) as client:
+        assert time.monotonic() - began < 30, "it waited for lines that there are none of"
         assert client.stats().clusters["no-such"].trouble == "unknown cluster"
         assert client.cluster("no-such").pick() is None
 
         peer.door.publish(document(line("x", 1, cluster="no-such"), cluster="no-such"))
-        eventually(lambda: client.cluster("no-such").pick(), within=5)
+        eventually(lambda: client.cluster("no-such").pick())
 
 
 def test_a_token_is_sent_and_a_wrong_one_is_a_state(peer: Peer) -> None:
@@ -266,9 +275,9 @@ def test_a_token_that_others_can_read_is_named(caplog: pytest.LogCaptureFixture)
 def test_a_list_with_a_short_life_is_asked_for_twice_in_it(peer: Peer) -> None:
     peer.door.publish(pair(ttl=1.0, version="1.2"))
     with connected(peer) as client:
-        eventually(lambda: len(peer.door.asked) >= 6, within=5)
+        eventually(lambda: len(peer.door.asked) >= 6)
 
-        assert not client.cluster("payments").is_stale
+        eventually(lambda: not client.cluster("payments").is_stale)
 
     assert "wait=0.5&" in peer.door.asked[1][0]
 
@@ -288,13 +297,13 @@ HOSTILE = [
 def test_a_hostile_answer_costs_nothing_but_freshness(peer: Peer, raw: bytes) -> None:
     with connected(peer) as client:
         peer.door.say(raw)
-        eventually(lambda: client.stats().clusters["payments"].trouble, within=5)
+        eventually(lambda: client.stats().clusters["payments"].trouble)
 
         assert published(client) == {"payments/a": 90, "payments/b": 10}
         assert peer_call(client) is not None
 
         peer.door.publish(pair(11, 12, version="1.2"))
-        eventually(lambda: published(client)["payments/a"] == 11, within=10)
+        eventually(lambda: published(client)["payments/a"] == 11)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -305,7 +314,7 @@ def test_the_next_center_is_asked_when_one_is_dead(peer: Peer, seed: int) -> Non
     with reachline.connect_sync([gone.url, peer.url, gone.url], clusters=["payments"], seed=seed) as client:
         assert published(client) == {"payments/a": 90, "payments/b": 10}
         peer_call(client)
-        eventually(peer.door.outcomes, within=8)
+        eventually(peer.door.outcomes)
 
 
 def test_without_center_and_cache_there_is_no_line_and_no_exception(peer: Peer) -> None:
@@ -313,7 +322,7 @@ def test_without_center_and_cache_there_is_no_line_and_no_exception(peer: Peer) 
     began = time.monotonic()
 
     with connected(peer, wait=0.3) as client:
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 30
         assert client.cluster("payments").pick() is None
         with client.cluster("payments").attempt() as call:
             assert call.line is None
@@ -325,15 +334,15 @@ def test_static_lines_serve_until_a_center_speaks(peer: Peer) -> None:
     static = {"payments": {"tcp://10.0.0.1:443": 100, "tcp://10.0.0.2:443": 0}}
     began = time.monotonic()
 
-    with connected(peer, static=static, wait=30) as client:
-        assert time.monotonic() - began < 10
+    with connected(peer, static=static, wait=100) as client:
+        assert time.monotonic() - began < 60
         pick = client.cluster("payments").pick()
         assert pick is not None
         assert (pick.line, pick.address) == ("payments/static-1", ("10.0.0.1", 443))
         assert client.stats().clusters["payments"].is_stale
 
         peer.start()
-        eventually(lambda: published(client) == {"payments/a": 90, "payments/b": 10}, within=10)
+        eventually(lambda: published(client) == {"payments/a": 90, "payments/b": 10})
     assert not [row for post in peer.door.posts for row in post["outcomes"] if "static" in row["line"]]
 
 
@@ -343,8 +352,8 @@ def test_the_cache_starts_a_process_without_a_center(peer: Peer, tmp_path: Path)
     peer.kill()
     began = time.monotonic()
 
-    with connected(peer, cache=cache, wait=30) as client:
-        assert time.monotonic() - began < 10
+    with connected(peer, cache=cache, wait=100) as client:
+        assert time.monotonic() - began < 60
         assert published(client) == {"payments/a": 90, "payments/b": 10}
         stats = client.stats().clusters["payments"]
         assert (stats.source, stats.version) == ("cache", "1.1")
@@ -352,14 +361,14 @@ def test_the_cache_starts_a_process_without_a_center(peer: Peer, tmp_path: Path)
 
         peer.door.publish(pair(7, 7, version="0.5"))
         peer.start()
-        eventually(lambda: client.stats().clusters["payments"].refused_versions, within=10)
+        eventually(lambda: client.stats().clusters["payments"].refused_versions)
         assert published(client) == {"payments/a": 90, "payments/b": 10}
 
 
 def test_the_cache_is_written_while_the_process_lives(peer: Peer, tmp_path: Path) -> None:
     cache = tmp_path / "lines.json"
     with connected(peer, cache=cache):
-        eventually(cache.exists, within=5)
+        eventually(cache.exists)
 
 
 def test_a_process_that_is_cut_off_leaves_the_cache_to_those_that_hear_a_center(peer: Peer, tmp_path: Path) -> None:
@@ -414,7 +423,7 @@ def test_asyncio_callers_wait_without_blocking_their_loop(peer: Peer) -> None:
                 async with client.cluster("payments").attempt() as call:
                     assert call.line
                 found = published(client)
-            dead = await reachline.connect("http://127.0.0.1:1", clusters=["payments"], wait=0.3)
+            dead = await reachline.connect("http://127.0.0.1:1", clusters=["payments"], wait=1.0)
             await dead.aclose()
             ticking.cancel()
         return ticks, found
@@ -450,7 +459,7 @@ def test_nothing_starts_before_the_first_use_where_nothing_is_waited_for(peer: P
 
     client.cluster("payments").pick()
 
-    eventually(lambda: client.cluster("payments").pick(), within=5)
+    eventually(lambda: client.cluster("payments").pick())
     client.close()
 
 
@@ -485,7 +494,7 @@ def test_a_thread_that_could_not_start_is_started_by_a_later_use(peer: Peer, mon
         assert not client.stats().is_running
     assert tries <= 3  # a pause between two tries, or every call of a full machine would pay for one
 
-    eventually(lambda: peer_call(client) in ("payments/a", "payments/b"), within=5)
+    eventually(lambda: peer_call(client) in ("payments/a", "payments/b"))
     assert client.stats().is_running
     client.close()
     assert sum(peer.door.outcomes().values()) >= 1
@@ -495,7 +504,7 @@ def test_a_thread_that_failed_is_followed_by_another_and_local_breakers_go_on(
     peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = pair(90, 10, version="1.2")
-    answer["local_rules"] |= {"open": 0.2, "open_cap": 0.2}
+    answer["local_rules"] |= {"open": 1.0, "open_cap": 1.0}
     peer.door.publish(answer)
     client = connected(peer)
 
@@ -505,12 +514,12 @@ def test_a_thread_that_failed_is_followed_by_another_and_local_breakers_go_on(
     with monkeypatch.context() as patched:
         patched.setattr(json, "loads", exhausted)
         peer.door.publish(pair(50, 50, version="1.3"))
-        eventually(lambda: not client.stats().is_running, within=5)
+        eventually(lambda: not client.stats().is_running)
         fail(client, "a")
         assert client.cluster("payments").open_lines() == ("payments/a",)
-        eventually(lambda: peer_call(client) == "payments/a", within=5)
+        eventually(lambda: peer_call(client) == "payments/a")
 
-    eventually(lambda: peer_call(client) and published(client) == {"payments/a": 50, "payments/b": 50}, within=10)
+    eventually(lambda: peer_call(client) and published(client) == {"payments/a": 50, "payments/b": 50})
     assert client.stats().is_running
     assert "client_thread_failed" in [each.message for each in caplog.records]
     client.close()

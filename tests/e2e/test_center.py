@@ -129,7 +129,7 @@ class World:
         self.started.append(Process(self.directory, "center", "center", str(file)))
         told = re.compile(r"reachline center: (\S+) \(agents: (\S+)\)")
         found = eventually(
-            lambda: told.search(self.center.said()[len(before) :]), within=20, what="the center to be ready"
+            lambda: told.search(self.center.said()[len(before) :]), within=30, what="the center to be ready"
         )
         assert found
         self.url, self.grpc = found.groups()
@@ -198,7 +198,7 @@ def test_a_dead_line_is_taken_out_by_both_votes_and_comes_back_by_the_ramp(tmp_p
         assert all(vote["zone"] == "failed" for vote in decision["votes"])
 
         there.a.start()
-        row = eventually(lambda: (row := there.line("a"))["breaker"] == "half_open" and row, within=20, every=0.1)
+        row = eventually(lambda: (row := there.line("a"))["breaker"] == "half_open" and row, within=30, every=0.1)
         assert 0 < row["weight"] <= 10
         batch = {"client": "test", "cluster": "payments"}
         steps = set()
@@ -233,8 +233,8 @@ def test_a_center_killed_and_started_again_goes_on_with_a_higher_version_and_the
         assert after["next"] == pytest.approx(before["next"], abs=1)
         assert [again["epoch"], again["version"]] > [document["epoch"], document["version"]]
         attached = {"one": "attached", "two": "attached"}
-        eventually(lambda: _agents(there) == attached, within=20, what="the agents to be back")
-        heard = eventually(lambda: len(there.get("/api/v1/lines/payments/b")["votes"]) == 2, within=15)
+        eventually(lambda: _agents(there) == attached, within=30, what="the agents to be back")
+        heard = eventually(lambda: len(there.get("/api/v1/lines/payments/b")["votes"]) == 2, within=30)
         assert heard
         assert there.line("b")["weight"] == 100
         assert there.center.end() == 0

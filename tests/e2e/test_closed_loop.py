@@ -166,7 +166,7 @@ def test_a_killed_center_costs_its_clients_nothing_and_comes_back_where_it_was(t
             versions.append(client.cluster("shop").stats().version)
             running.start_center()
             back = running.line("b")
-            eventually(lambda: client.cluster("shop").stats().version > versions[-1], within=20, what="a newer version")
+            eventually(lambda: client.cluster("shop").stats().version > versions[-1], within=30, what="a newer version")
             versions.append(client.cluster("shop").stats().version)
             after = traffic.over(3)
 

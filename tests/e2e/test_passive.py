@@ -77,9 +77,9 @@ def behind(directory: Path, box: Box) -> Iterator[tuple[PassiveWorld, Path]]:
     said, business = directory / "server.log", (sys.executable, "-c", BUSINESS, str(PORT))
     server = box.inside(sys.executable, "-c", SERVER, "0.0.0.0", str(PORT))
     with started(server, log=said):
-        eventually(lambda: said.read_text().split(), within=20, what="the server listens")
+        eventually(lambda: said.read_text().split(), within=30, what="the server listens")
         with started((*business, box.address(1), box.address(2)), log=directory / "business.log"):
-            eventually(lambda: "8" in said.read_text().split(), within=20, what="the business has connected")
+            eventually(lambda: "8" in said.read_text().split(), within=30, what="the business has connected")
             world = PassiveWorld(directory, box)
             try:
                 world.start()

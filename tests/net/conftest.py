@@ -59,7 +59,7 @@ class Lab:
         asyncio.get_running_loop().remove_reader(self._fd)
         self.engine.close()
 
-    async def probe(self, *jobs: Job, within: float = 10.0) -> list[Ended]:
+    async def probe(self, *jobs: Job, within: float = 30.0) -> list[Ended]:
         """Start them now; their results in the order of tokens."""
         before = len(self.ended)
         for job in jobs:

@@ -15,9 +15,11 @@ T = TypeVar("T")
 
 EVERY: Final[Seconds] = 0.02
 """How often a condition is asked: below what a person notices, dear to nobody."""
+WITHIN: Final[Seconds] = 30.0
+"""How long a condition may take to come true: it costs nothing where it does, and a busy machine must fail no test."""
 
 
-def eventually(check: Callable[[], T | None], *, within: Seconds = 10.0, every: Seconds = EVERY, what: str = "") -> T:
+def eventually(check: Callable[[], T | None], *, within: Seconds = WITHIN, every: Seconds = EVERY, what: str = "") -> T:
     """The first true answer of `check`. A failed assertion inside it counts as "not yet".
 
     AssertionError after `within` seconds, from the last failure where there was one; it names `what` and the last answer.
@@ -43,7 +45,7 @@ async def until(
 async def until(
     check: Callable[[], T | None] | Callable[[], Awaitable[T | None]],
     *,
-    within: Seconds = 10.0,
+    within: Seconds = WITHIN,
     every: Seconds = EVERY,
     what: str = "",
 ) -> T:
