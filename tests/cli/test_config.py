@@ -12,7 +12,7 @@ import pytest
 from reachline.cli.main import main
 
 GOOD = "clusters: {shop: {lines: ['http://a.example/x', 'http://b.example/x']}}\n"
-BAD = "clusters: {shop: {lines: [], polcy: x}}\nmode: fast\n"
+BAD = "clusters: {shop: {lines: [], polcy: x}}\nmode: fsat\n"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_all_problems_go_to_standard_error_one_a_line(bad: str, capsys: pytest.C
     assert printed.err.splitlines() == [
         f"reachline: {bad}:1:26: clusters.shop.lines: must not be empty (got an empty list)",
         f"reachline: {bad}:1:30: clusters.shop.polcy: unknown key; did you mean 'policy'?",
-        f"reachline: {bad}:2:7: mode: fast is not built yet; write literal (or leave the key out) (got 'fast')",
+        f"reachline: {bad}:2:7: mode: must be literal or fast; did you mean fast? (got 'fsat')",
     ]
 
 

@@ -40,6 +40,7 @@ def checked(document: Document) -> Iterator[Finding]:
         yield from _ladder(cluster, path)
         yield from _stack(cluster, path)
         yield from _numbers(found, path)
+        yield from _fast(found, path)
         yield from _limits(found, path)
         yield from _roles(cluster, found.settings.policy, path)
         yield from _origins(document, cluster, path)
@@ -111,6 +112,21 @@ def _numbers(found: Effective, path: Path) -> Iterator[Finding]:
     if settings.judge.tick < settings.judge.heartbeat:
         rule = f"is shorter than judge.heartbeat, {text_of_seconds(settings.judge.heartbeat)}: a report counts more than once"
         yield Finding(path=found.whence(path, ("judge", "tick")), rule=rule, is_error=False)
+
+
+def _fast(found: Effective, path: Path) -> Iterator[Finding]:
+    """What `fast` mode does not read although somebody wrote it, and the one number that it reads otherwise."""
+    if found.settings.mode != "fast":
+        return
+    unread = [("limits", metric) for metric in (*RATES, *ROUND_TRIPS) if metric != "p95"]
+    for key in (*unread, ("judge", "vote_share")):
+        if found.is_written(key):
+            rule = "is not read in mode fast, which asks whether failures and slow answers add up"
+            yield Finding(path=found.whence(path, key), rule=rule, is_error=False)
+    patience, key = found.settings.patience, ("patience", "lone_failed")
+    if found.is_written(key) and patience.lone_failed < 2 * patience.failed:
+        rule = f"counts as {2 * patience.failed} in mode fast: a lone vantage needs twice the ticks of patience.failed"
+        yield Finding(path=found.whence(path, key), rule=rule, is_error=False)
 
 
 def _limits(found: Effective, path: Path) -> Iterator[Finding]:

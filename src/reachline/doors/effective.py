@@ -1,4 +1,4 @@
-"""What a cluster obeys in the end, and where each number comes from: default < preset < class < top-level block < cluster."""
+"""What a cluster obeys in the end, and where each number comes from: default < mode < preset < class < top-level block < cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from reachline.doors.limits import Limits, RateLimit, RttLimit
 from reachline.doors.origin import Path
-from reachline.doors.presets import CLASSES, PRESETS
+from reachline.doors.presets import CLASSES, MODES, PRESETS
 from reachline.doors.settings import Document, Tunable
 
 __all__ = ["Effective", "Path", "effective", "key_of", "lifted", "steps"]
@@ -66,11 +66,13 @@ def steps(ratio: float, ladder: tuple[float, ...]) -> tuple[float, ...]:
 def effective(document: Document, cluster: str) -> Effective:
     """The merged settings of one cluster; KeyError where the document has none of that name."""
     own = document.clusters[cluster]
+    mode = own.mode if "mode" in own.model_fields_set else document.mode
     preset = own.preset if "preset" in own.model_fields_set else document.preset
     named = own.service_class if "service_class" in own.model_fields_set else document.service_class
     base = Tunable()
     book = _Book(document=document)
     settings = base.model_copy(update={name: getattr(base, name) for name in Tunable.model_fields})
+    settings = _overlay(settings, MODES[mode], (), book.said_by(f"mode {mode}"))
     settings = _overlay(settings, PRESETS[preset], (), book.said_by(f"preset {preset}"))
     if named is not None:
         settings = _overlay(settings, CLASSES[named], (), book.said_by(f"class {named}"))

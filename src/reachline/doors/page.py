@@ -15,7 +15,7 @@ from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import effective, key_of
 from reachline.doors.limits import Limits, RateLimit, RttLimit
 from reachline.doors.planning import kinds_of
-from reachline.doors.presets import CLASSES, PRESETS
+from reachline.doors.presets import CLASSES, LONG_HAUL, MODES, PRESETS
 from reachline.doors.probing import Probes
 from reachline.doors.reference import MODELINE, key, text, unit_of, values
 from reachline.doors.settings import (
@@ -61,7 +61,7 @@ This page is written from the settings themselves (`make docs` and a test hold i
   after the document was checked and are never shown, journalled or logged.
 - **Reload**: a changed file is read again within a second and swapped whole, or refused whole and the old one stays.
   Keys under `center` take effect at the next start, and the log says so.
-- **Precedence**: default < preset < class < block at the top < key in a cluster.
+- **Precedence**: default < mode < preset < class < block at the top < key in a cluster.
 """
 
 _NAMES: Final[Mapping[type[BaseModel], str]] = {
@@ -86,7 +86,16 @@ def markdown() -> str:
         _schemes(),
         _block("For all clusters, or for one", Tunable),
         *_tunable(),
-        _presets(),
+        _beside(
+            "Modes",
+            "A mode is a way of judging ([what each decides by](../concepts/decisions.md)), and comes with a pace.",
+            {name: dict(_effective(mode=name)) for name in MODES},
+        ),
+        _beside(
+            "Presets",
+            "A preset is a consistent set; what it does not name is the default.",
+            {name: dict(_effective(preset=name)) for name in PRESETS},
+        ),
         _classes(),
         *(_block(_NAMES[model], model) for model in (AgentSettings, LocalitySettings, MeshSettings, Center, Tls)),
     ]
@@ -177,16 +186,15 @@ def _schemes() -> str:
     )
 
 
-def _presets() -> str:
-    """What presets differ in, side by side."""
-    columns = {name: dict(_effective(preset=name)) for name in PRESETS}
-    ordinary = columns["default"]
+def _beside(title: str, about: str, columns: Mapping[str, Mapping[str, str]]) -> str:
+    """What these differ in, side by side."""
     differing = [
-        path for path in ordinary if len({column[path] for column in columns.values()}) > 1 and path != "preset"
+        path
+        for path in next(iter(columns.values()))
+        if len({column[path] for column in columns.values()}) > 1 and path not in {"mode", "preset"}
     ]
     rows = [(f"`{path}`", *(f"`{column[path]}`" for column in columns.values())) for path in differing]
-    about = "A preset is a consistent set; what it does not name is the default."
-    return "\n".join(["## Presets", "", about, "", *_table(("key", *columns), rows), ""])
+    return "\n".join([f"## {title}", "", about, "", *_table(("key", *columns), rows), ""])
 
 
 def _classes() -> str:
@@ -196,12 +204,17 @@ def _classes() -> str:
         for path, value in _effective(service_class=name):
             if value != ordinary[path] and path != "class":
                 rows.append((f"`{name}`", f"`{path}`", f"`{value}`"))
-    about = "A class says whose idea of slow holds. `long_haul` is refused: its limits are multiples of a learned baseline, which is not built yet."
+    degraded, failed = (f"{milli / 1_000:g}" for milli in LONG_HAUL)
+    about = (
+        f"A class says whose idea of slow holds. `long_haul` moves P95 and EWMA to {degraded} (degraded) and {failed} times "
+        "(failed) the line's own median at this hour of the last seven days, and jitter by as much, where that is above "
+        "`limits`; until three hours are known, `limits` alone hold."
+    )
     return "\n".join(["## Classes", "", about, "", *_table(("class", "key", "value"), rows), ""])
 
 
-def _effective(*, preset: str = "default", service_class: str = "") -> Iterator[tuple[str, str]]:
-    said = {"preset": preset} | ({"class": service_class} if service_class else {})
+def _effective(*, mode: str = "literal", preset: str = "default", service_class: str = "") -> Iterator[tuple[str, str]]:
+    said = {"mode": mode, "preset": preset} | ({"class": service_class} if service_class else {})
     document = Document.model_validate({"clusters": {"a": {"lines": ["tcp://h:1"]} | said}})
     yield from ((key(path), value) for path, value in values(effective(document, "a").settings))
 

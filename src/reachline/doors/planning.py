@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective
+from reachline.doors.fast import slow
 from reachline.doors.outbounds import DIRECT
 from reachline.doors.probing import Probes
 from reachline.model import Endpoint, Kind
@@ -67,7 +68,7 @@ def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool) -> P
     probes = found.settings.probes
     probe = probes.of(kind)
     every, burst = _pace(endpoint, kind, found)
-    calm = probe.calm and not alone
+    calm, limits = probe.calm and not alone, slow(found)
     return ProbePlan(
         kind=kind,
         interval_ms=every,
@@ -78,6 +79,8 @@ def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool) -> P
         window=found.settings.window.samples,
         max_age_ms=_ms(found.settings.window.max_age),
         options=options_of(endpoint, kind, probes),
+        slow_us=limits.degraded_us,
+        crawl_us=limits.failed_us,
     )
 
 

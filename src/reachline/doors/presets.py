@@ -1,15 +1,19 @@
-"""Consistent sets of numbers by name: presets (how fast to act) and classes (whose idea of slow). Only what differs is said."""
+"""Consistent sets of numbers by name: modes (how it is judged), presets (how soon) and classes (whose idea of slow).
+
+Only what differs is said.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from reachline.core.rules import BaselineRules
 from reachline.doors.limits import Limits, RttLimit, Window
 from reachline.doors.probing import IcmpProbe, Probes, TcpProbe, UdpProbe
 from reachline.doors.settings import CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
 
-__all__ = ["CLASSES", "PRESETS"]
+__all__ = ["CLASSES", "LONG_HAUL", "MODES", "PRESETS"]
 
 # `model_construct` throughout: the values are in their inner units, and only the named fields count as set.
 
@@ -17,6 +21,21 @@ __all__ = ["CLASSES", "PRESETS"]
 def _faults(decay: float, half_life: float) -> Faults:
     return Faults.model_construct({"decay", "half_life"}, decay=decay, half_life=half_life)
 
+
+_TAIL: Final = 0.5
+"""Seconds: a SYN that was sent again is answered within, and a dead line's attempts are known as such 1.5 s after they began."""
+
+_FAST: Final = Tunable.model_construct(
+    # A judge that adds up what is new is asked as soon as it may: three ticks to an open breaker are six seconds then.
+    judge=Judge.model_construct(tick=2.0, heartbeat=2.0),
+    probes=Probes.model_construct(
+        tcp=TcpProbe.model_construct(tail=_TAIL),
+        icmp=IcmpProbe.model_construct(tail=_TAIL),
+        udp=UdpProbe.model_construct(tail=_TAIL),
+    ),
+)
+
+MODES: Final[Mapping[str, Tunable]] = {"literal": Tunable.model_construct(), "fast": _FAST}
 
 _QUICK: Final = Tunable.model_construct(
     # Not in the table, but it follows from it: full weight 75 s after a repair needs a window that has forgotten the
@@ -72,4 +91,8 @@ CLASSES: Final[Mapping[str, Tunable]] = {
         )
     ),
     "bulk": Tunable.model_construct(limits=Limits.model_construct(p95=_MUTE, ewma=_MUTE, jitter=_MUTE)),
+    "long_haul": Tunable.model_construct(),
 }
+
+LONG_HAUL: Final = BaselineRules(degraded_milli=2_500, failed_milli=5_000)
+"""Of a line's own median: what is 2.5 and 5 times as slow as it used to be at this hour is degraded and failed."""

@@ -12,13 +12,24 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from reachline.core.rules import BreakerRules, FaultRules, Limit, LocalRules, QuorumRules, Rules, with_tables
-from reachline.core.rules import Patience as PatienceRules
+from reachline.core.rules import (
+    SHADOWS,
+    BaselineRules,
+    BreakerRules,
+    FaultRules,
+    Limit,
+    LocalRules,
+    QuorumRules,
+    Rules,
+    with_tables,
+)
+from reachline.doors import fast
 from reachline.doors.addresses import is_public, login_of
 from reachline.doors.effective import Effective, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS, RateLimit, RttLimit
 from reachline.doors.outbounds import without_password
 from reachline.doors.planning import probe_plans
+from reachline.doors.presets import LONG_HAUL
 from reachline.doors.reading import examine, read_secret
 from reachline.doors.settings import Cluster, Document, LineSettings
 from reachline.errors import ConfigError, Problem
@@ -49,17 +60,14 @@ def rules(document: Document, cluster: str) -> Rules:
     """What the judge of this cluster obeys, as integers."""
     found = effective(document, cluster)
     settings = found.settings
-    patience, local = settings.patience, settings.local_breaker
+    local = settings.local_breaker
+    shadowed = tuple(name for name in SHADOWS if not getattr(settings.enforce, name))
     return Rules(
-        mode=document.mode,
+        mode=settings.mode,
         tick_ms=_ms(settings.judge.tick),
         limits=_limits(found),
-        patience=PatienceRules(
-            degraded=patience.degraded,
-            failed=patience.failed,
-            recover=patience.recover,
-            lone_failed=patience.lone_failed,
-        ),
+        questions=fast.questions(found),
+        patience=fast.patience(found),
         quorum=_quorum(found),
         faults=with_tables(FaultRules(), decay=settings.faults.decay, half_life_ms=_ms(settings.faults.half_life)),
         breaker=_breaker(found),
@@ -67,11 +75,13 @@ def rules(document: Document, cluster: str) -> Rules:
             failures=local.failures,
             open_ms=_ms(local.open),
             open_cap_ms=_ms(local.open_cap),
-            max_open_milli=_milli(local.max_open),
+            max_open_milli=_milli(local.max_open) if settings.enforce.local else 0,
         ),
         policy=settings.policy,
-        enforce=settings.enforce,
+        enforce=len(shadowed) < len(SHADOWS),
         seed=document.seed,
+        baseline=LONG_HAUL if settings.service_class == "long_haul" else BaselineRules(),
+        shadowed=shadowed,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
 
 from reachline.doors.addresses import (
     Bind,
@@ -20,12 +20,23 @@ from reachline.doors.addresses import (
     parse_target,
 )
 from reachline.doors.agents import AgentSettings, LocalitySettings, MeshSettings
+from reachline.doors.judging import (
+    CircuitBreaker,
+    Enforce,
+    Faults,
+    HalfOpen,
+    Judge,
+    LocalBreaker,
+    Patience,
+    Recovery,
+    enforced,
+)
 from reachline.doors.limits import Limits, Window
 from reachline.doors.origin import Origin
 from reachline.doors.outbounds import Outbound
 from reachline.doors.probe import Settings
 from reachline.doors.probing import Probes
-from reachline.doors.units import Duration, Share, Size, refuse
+from reachline.doors.units import Duration, Size, refuse
 from reachline.errors import Problem
 from reachline.model import Endpoint
 
@@ -35,6 +46,7 @@ __all__ = [
     "CircuitBreaker",
     "Cluster",
     "Document",
+    "Enforce",
     "Faults",
     "HalfOpen",
     "Judge",
@@ -156,142 +168,31 @@ _Lines = Annotated[
 ]
 
 
-class Judge(Settings):
-    """The pace of judging, and who counts in a vote."""
-
-    tick: Annotated[Duration, Field(ge=0.5, le=600)] = Field(10.0, description="Judged this often: once a heartbeat.")
-    heartbeat: Annotated[Duration, Field(ge=0.5, le=600)] = Field(
-        10.0, description="Agents report this often (and at once on a change): the source document's pace."
-    )
-    vote_share: Share = Field(
-        0.5, ge=0.5, lt=1, description="A zone needs strictly more than this share of the vantages heard."
-    )
-    fresh: float = Field(
-        2.5, ge=1, le=100, description="Heartbeats for which a vote counts: one may be lost, one late."
-    )
-    blind: Annotated[Duration, Field(ge=1, le=86_400)] = Field(
-        60.0, description="Unheard this long, a line is blind: held, not judged."
-    )
-
-
-class Patience(Settings):
-    """How many ticks in a row it takes to believe."""
-
-    degraded: int = Field(2, ge=1, le=1_000, description="Ticks to degraded: one may be chance.")
-    failed: int = Field(3, ge=1, le=1_000, description="Failed ticks to open the breaker: the source document's three.")
-    recover: int = Field(3, ge=1, le=1_000, description="Good ticks back to healthy: as many as it took to leave.")
-    lone_failed: int = Field(
-        6, ge=1, le=1_000, description="Failed ticks where only one vantage is configured: nobody can second it."
-    )
-
-
-class Faults(Settings):
-    """What a bad tick costs a line's weight: base · exp(-lambda · faults)."""
-
-    decay: float = Field(
-        0.15, gt=0, le=5, alias="lambda", description="The source document's decay: 86 % is left after one fault."
-    )
-    half_life: Annotated[Duration, Field(ge=0.1, le=86_400)] = Field(
-        30.0, description="Good time in which half the faults fade."
-    )
-
-
-class HalfOpen(Settings):
-    """The trial after the cooldown; keys and defaults of the source document."""
-
-    traffic_ratio: Share = Field(
-        0.05,
-        gt=0,
-        lt=1,
-        description="Share of its weight a line gets on trial: enough to learn from, too little to hurt.",
-    )
-    min_window_seconds: float = Field(30.0, ge=1, le=86_400, description="Shortest trial.")
-    min_success_requests: int = Field(200, ge=1, le=10_000_000, description="Successes a trial needs besides.")
-    max_success_requests: int = Field(1_000, ge=1, le=10_000_000, description="Counting stops here: evidence enough.")
-    fail_threshold: int = Field(3, ge=1, le=10_000, description="Failures that end the trial at once.")
-    cooldown_multiplier: float = Field(
-        2.0, ge=1, le=100, description="Each failed trial lengthens the cooldown by this factor."
-    )
-
-
-class Recovery(Settings):
-    """The way back to full weight."""
-
-    step_ratios: Annotated[
-        tuple[Annotated[Share, Field(gt=0, le=1)], ...], Field(strict=False, min_length=1, max_length=50)
-    ] = Field(
-        (0.05, 0.1, 0.2, 0.4, 0.6, 1.0),
-        description="Shares of the base weight after the trial (those above `traffic_ratio`): connections warm up on the way.",
-    )
-    step_interval_seconds: float = Field(30.0, ge=1, le=86_400, description="Shortest time at each step.")
-
-
-class CircuitBreaker(Settings):
-    """Trip, wait, trial, ramp: the source document's block, key by key, and the few numbers it leaves open."""
-
-    cooldown_seconds: float = Field(60.0, ge=1, le=86_400, description="Open this long before the first trial.")
-    max_cooldown_seconds: float = Field(
-        960.0,
-        ge=1,
-        le=604_800,
-        description="Ceiling of the growing cooldown: four doublings. Unset beside a changed `cooldown_seconds`: 16 times that.",
-    )
-    cooldown_jitter: float = Field(
-        0.1, ge=0, le=0.5, description="Cooldowns vary by this share, so that lines do not return together."
-    )
-    reset_seconds: float = Field(
-        600.0, ge=1, le=604_800, description="Closed this long with traffic, reopenings are forgiven."
-    )
-    half_open: HalfOpen = Field(HalfOpen(), description="The trial.")
-    cooldown_multiplier: float | None = Field(
-        None,
-        ge=1,
-        le=100,
-        description="Read here too (the source document's indentation is lost); both places are an error.",
-    )
-    recovery: Recovery = Field(Recovery(), description="The ramp.")
-
-
-class LocalBreaker(Settings):
-    """The breaker inside each client, sent to it as data."""
-
-    failures: int = Field(
-        2, ge=1, le=1_000, description="Failed calls in a row that open it: the source document's two."
-    )
-    open: Annotated[Duration, Field(ge=0.1, le=3_600)] = Field(5.0, description="First time open; doubles.")
-    open_cap: Annotated[Duration, Field(ge=0.1, le=86_400)] = Field(60.0, description="Longest time open.")
-    max_open: Share = Field(
-        0.5, gt=0, le=1, description="At most this share of a cluster's lines, and never the last one."
-    )
-
-
-def _long_haul(value: str) -> str:
-    if value == "long_haul":
-        hint = "write rpc or bulk, or limits of your own: limits: {p95: {degraded: 400ms, failed: 800ms}}"
-        raise refuse("long_haul is not built yet: its limits are multiples of a baseline, which nobody learns", hint)
-    return value
-
-
-_Class = Annotated[Literal["rpc", "bulk", "long_haul"], AfterValidator(_long_haul)]
-
-
 class Tunable(Settings):
     """What may be said for all clusters at the top of the document, and again in a cluster, which wins."""
 
+    mode: Literal["literal", "fast"] = Field(
+        "literal",
+        description="literal: readings held against `limits`, as the source document has it. fast: what all vantages and calls "
+        "saw since the last tick adds up, judged every 2 s.",
+    )
     preset: Literal["quick_recovery", "default", "high_stability"] = Field(
         "default",
         description="A consistent set of judge, patience, faults and circuit_breaker numbers; explicit keys win over it.",
     )
-    service_class: _Class | None = Field(
+    service_class: Literal["rpc", "bulk", "long_haul"] | None = Field(
         None,
         alias="class",
-        description="Whose idea of slow: rpc means P95 100/300 ms, bulk ignores round trip and jitter. Explicit limits win "
-        "over it. long_haul (limits by a learned baseline) is not built yet and refused.",
+        description="Whose idea of slow: rpc means P95 100/300 ms, bulk ignores round trip and jitter, long_haul lets a line be "
+        "2.5 (degraded) and 5 times (failed) its own usual round trip where that is above `limits`. Explicit limits win over "
+        "rpc and bulk.",
     )
     policy: Annotated[tuple[PolicyName, ...], _LOOSE, _FROM_ONE] = Field(
         ("weighted",), min_length=1, description="How lines share traffic; stacked as a list, outermost first."
     )
-    enforce: bool = Field(True, description="False: judge and record, but publish the base weights.")
+    enforce: Annotated[Enforce, BeforeValidator(enforced, json_schema_input_type=Enforce | bool)] = Field(
+        Enforce(), description="false: judge and record, publish the base weights. A block says it for single rules."
+    )
     limits: Limits = Field(Limits(), description="Where metrics turn degraded and failed.")
     probes: Probes = Field(Probes(), description="What is sent, how often.")
     window: Window = Field(Window(), description="What an agent keeps to judge by.")
@@ -347,20 +248,10 @@ class Center(Settings):
     )
 
 
-def _fast(value: str) -> str:
-    if value == "fast":
-        raise refuse("fast is not built yet", "write literal (or leave the key out)")
-    return value
-
-
 class Document(Tunable):
     """The whole document of the reach door."""
 
     schema_version: Literal[1] = Field(1, description="Of this document's form; older ones are upgraded when read.")
-    mode: Annotated[Literal["literal", "fast"], AfterValidator(_fast)] = Field(
-        "literal",
-        description="literal: the source document's rules. fast (a pooled CUSUM) is not built yet and refused.",
-    )
     seed: int = Field(
         0, ge=0, description="Of every chance in a decision (cooldown jitter): the same seed replays the same."
     )
