@@ -24,6 +24,7 @@ __all__ = [
     "grown",
     "question",
     "severity_milli",
+    "speaks_against",
     "suspicion",
     "zone_of",
 ]
@@ -43,7 +44,9 @@ class Question(NamedTuple):
 
     zone: Zone
     what: str
-    """`failed`: did not end well, or lost a packet; `slow`, `crawl`: answered above the line's degraded, failed RTT limit."""
+    """`failed`: did not end well, or lost a packet; `errors`: calls that a server answered with an error (a probe's are `failed`);
+    `slow`, `crawl`: answered above the line's degraded, failed RTT limit.
+    """
     height: int
     dwell: int
     hit: int
@@ -69,8 +72,12 @@ QUESTIONS: Final = (
     question(Zone.F, "failed", usual=0.03, bad=0.08),
     question(Zone.F, "failed", usual=0.10, bad=0.60),
     question(Zone.F, "crawl", usual=0.08, bad=0.35),
+    question(Zone.D, "errors", usual=0.01, bad=0.035),
+    question(Zone.F, "errors", usual=0.05, bad=0.18),
 )
-"""Degraded and failed, each by failures and by slowness; failed twice: steadily above 8 %, or mostly."""
+"""Degraded and failed, each by failures, by slowness and by server errors (2 % and 10 % are where these turn against a line);
+failed by failures twice: steadily above 8 %, or mostly.
+"""
 
 
 class Evidence(NamedTuple):
@@ -80,14 +87,34 @@ class Evidence(NamedTuple):
     failed: int = 0
     slow: int = 0
     crawl: int = 0
+    errors: int = 0
+    timed: int | None = None
+    """Of how many `slow` and `crawl` are; None: of all attempts."""
 
-    def of(self, what: str) -> int:
-        """The column a question asks for."""
-        return self.failed if what == "failed" else self.slow if what == "slow" else self.crawl
+    def of(self, what: str) -> tuple[int, int]:
+        """What a question asks for, and of how many."""
+        match what:
+            case "failed":
+                return self.failed, self.attempts
+            case "errors":
+                return self.errors, self.attempts
+            case _:
+                whole = self.attempts if self.timed is None else self.timed
+                return self.slow if what == "slow" else self.crawl, whole
 
     def plus(self, other: Evidence) -> Evidence:
         """Both together."""
-        return Evidence(*(one + two for one, two in zip(self, other, strict=True)))
+        timed = None
+        if self.timed is not None or other.timed is not None:
+            timed = self.of("slow")[1] + other.of("slow")[1]
+        return Evidence(
+            self.attempts + other.attempts,
+            self.failed + other.failed,
+            self.slow + other.slow,
+            self.crawl + other.crawl,
+            self.errors + other.errors,
+            timed,
+        )
 
 
 NOTHING: Final = Evidence()
@@ -146,19 +173,25 @@ def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int
 
 
 def _trimmed(heard: Mapping[str, Said]) -> list[Said]:
-    """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault."""
+    """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault.
+
+    The worst is who complained most by the weight of its word: whoever is hardly heard any more leaves the place to another.
+    """
     told = sorted((item for item in heard.items() if item[1].seen.attempts), key=lambda item: item[0])
     if len(told) < _SPARE:
         return [said for _, said in told]
-    worst = max(told, key=lambda item: item[1].suspicion)
+    worst = max(told, key=lambda item: item[1].suspicion * item[1].trust)
     return [said for name, said in told if name != worst[0] or not said.suspicion]
 
 
 def _worth(seen: Evidence, question: Question) -> int:
-    if not seen.attempts:
-        return 0
-    hits = seen.of(question.what)
-    return hits * question.hit + (seen.attempts - hits) * question.miss
+    hits, whole = seen.of(question.what)
+    return hits * question.hit + (whole - hits) * question.miss
+
+
+def speaks_against(seen: Evidence, questions: Sequence[Question]) -> bool:
+    """Whether it could move the sums of a line that has none: what speaks for it leaves nothing at nothing."""
+    return any(_worth(seen, question) > 0 for question in questions)
 
 
 def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:

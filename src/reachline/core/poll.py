@@ -1,13 +1,18 @@
-"""The ballots of one scope: who said what of which line, and who has fallen silent. Written by its ledger only."""
+"""The ballots of one scope: who said what of which line, how far each vantage is trusted, and who has fallen silent. Written by
+its ledger only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from reachline.core.credit import Credit, Result
 from reachline.core.cusum import Evidence, Said, suspicion
-from reachline.core.quorum import TRUST, Ballot, Tally, is_fresh, total
-from reachline.core.rules import Rules
+from reachline.core.quorum import Ballot, Tally, is_fresh, needed, total
+from reachline.core.rules import QuorumRules, Rules
+from reachline.core.silence import Beat, after, is_silent
+from reachline.core.trust import independent, rest_is_well, shared_by
 from reachline.core.zone import calm_of, evidence, is_calm, verdict
 from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vote, Zone
 
@@ -34,6 +39,12 @@ class Poll:
         self.pending: dict[LineId, dict[VantageId, Evidence]] = {}
         """`fast` mode: what each vantage saw since the last tick."""
         self.calm = calm_of(rules.limits)
+        self.credit = Credit()
+        self.beats: dict[VantageId, Beat] = {}
+
+    def heartbeat(self, vantage: VantageId, now_ms: int, rules: Rules) -> None:
+        """Something arrived from this vantage: whatever it says of lines, it is there."""
+        self.beats[vantage] = after(self.beats.get(vantage), now_ms, _every_ms(rules.quorum))
 
     def cast(
         self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
@@ -51,6 +62,7 @@ class Poll:
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
         self.ballots[line.id] = {**ballots, vantage: ballot._replace(received_ms=now_ms, doubt=doubt)}
         self._doubt(line.id, ballot)
+        self.credit.cast(vantage, line.id, last, ballot)
         if ballot.zone is Zone.N:
             return False
         self.heard_ms.pop(line.id, None)
@@ -73,23 +85,57 @@ class Poll:
 
     def heard(self, line: LineId, now_ms: int, rules: Rules) -> dict[str, Said]:
         """`fast` mode: what the fresh vantages that count said since the last tick, by their trust."""
-        told, ballots, configured = self.pending.get(line, {}), self.ballots[line], self._configured(line)
+        told, fresh = self.pending.get(line, {}), self._fresh(line, now_ms, rules.quorum)
         return {
-            vantage: Said(TRUST // (1 + ballots[vantage].doubt), seen, ballots[vantage].suspicion)
+            vantage: Said(self.credit.weight(vantage, fresh[vantage].doubt), seen, fresh[vantage].suspicion)
             for vantage, seen in told.items()
-            if vantage in configured and is_fresh(ballots[vantage], now_ms, rules.quorum)
+            if vantage in fresh
         }
 
     def counted(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
         """The common zone of the vantages that count now, and why the fresh ones among them say so, in order of their ids."""
-        configured, quorum = self._configured(line), rules.quorum
-        fresh = [
-            ballot
+        fresh = self._fresh(line, now_ms, rules.quorum)
+        votes = tuple(ballot.vote for ballot in fresh.values() if ballot.vote)
+        weighed = [(self.credit.weight(name, ballot.doubt), ballot) for name, ballot in fresh.items()]
+        return total(weighed, len(self._configured(line)), rules.quorum), votes
+
+    def _fresh(self, line: LineId, now_ms: int, rules: QuorumRules) -> dict[VantageId, Ballot]:
+        """Ballots that count now, in order of their vantages' ids."""
+        configured, every_ms = self._configured(line), _every_ms(rules)
+        return {
+            name: ballot
             for name, ballot in sorted(self.ballots[line].items())
-            if name in configured and is_fresh(ballot, now_ms, quorum)
+            if name in configured
+            and is_fresh(ballot, now_ms, rules)
+            and not is_silent(self.beats.get(name), now_ms, every_ms)
+        }
+
+    def learn(self, results: Mapping[LineId, Result], now_ms: int, rules: Rules) -> None:
+        """A tick ended with these results of the lines with news that may be in dispute: trust moves."""
+        if len(self.vantages & self.credit.spoke.keys()) >= needed(len(self.vantages)):
+            told = [(result, self._news(line)) for line, result in results.items()]
+            self.credit.learn(told, self.vantages, now_ms)
+        for vantage in self.credit.sick(self.vantages):
+            if self._is_alone(vantage, now_ms, rules.quorum):
+                self.credit.put_aside(vantage, now_ms)
+        self.credit.close(now_ms)
+        self.pending = {}
+
+    def _news(self, line: LineId) -> dict[VantageId, Ballot]:
+        """Verdicts since the last tick of the vantages that count for the line."""
+        configured = self._configured(line)
+        cast = self.ballots[line].items()
+        return {name: ballot for name, ballot in cast if name in configured and self.credit.is_news(ballot)}
+
+    def _is_alone(self, vantage: VantageId, now_ms: int, rules: QuorumRules) -> bool:
+        """Whether most of its lines, which are not one risk, are bad in its eyes and healthy in those of the rest."""
+        alone = [
+            line
+            for line in self.credit.bad[vantage]
+            if rest_is_well(self._fresh(line, now_ms, rules), vantage, len(self._configured(line)))
         ]
-        votes = tuple(ballot.vote for ballot in fresh if ballot.vote)
-        return total(fresh, len(configured), quorum), votes
+        most = 2 * len(alone) > self.credit.sees[vantage]
+        return most and independent(shared_by(self.lines[line]) for line in alone) > 1
 
     def ballots_of(self, line: LineId) -> tuple[tuple[VantageId, Ballot], ...]:
         """Ballots of the vantages that count, fresh or not, in order of their ids."""
@@ -126,14 +172,26 @@ class Poll:
         poll.pending = {line: told for line in lines if (told := self.pending.get(names[line]))}
         silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
         poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
+        poll.beats = self.beats
+        poll.credit.trusts, poll.credit.spoke, poll.credit.closed_ms = (
+            self.credit.trusts,
+            self.credit.spoke,
+            self.credit.closed_ms,
+        )
         return poll
 
     def restore(self, ballots: dict[LineId, dict[VantageId, Ballot]]) -> None:
         """Take these ballots for the ones cast so far."""
         self.ballots = ballots
         for line, cast in ballots.items():
-            for ballot in cast.values():
+            for vantage, ballot in cast.items():
                 self._doubt(line, ballot)
+                self.credit.keep(vantage, line, ballot)
+
+
+def _every_ms(rules: QuorumRules) -> int:
+    """A heartbeat: a vote is fresh for two and a half of them."""
+    return 2 * rules.fresh_ms // 5
 
 
 def _is_bad(ballot: Ballot) -> bool:

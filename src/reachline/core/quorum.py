@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from reachline.core.rules import QuorumRules
@@ -38,11 +38,13 @@ class Tally(NamedTuple):
     failed: int = 0
     bad: int = 0
     """Weight of D and F together."""
+    is_seconded: bool = False
+    """The business's own calls say the same, or decided instead."""
 
     @property
     def is_lone(self) -> bool:
-        """Only one vantage is configured: nobody can second it."""
-        return self.configured == 1
+        """Only one vantage is configured, and nobody seconds it."""
+        return self.configured == 1 and not self.is_seconded
 
 
 def needed(configured: int) -> int:
@@ -58,21 +60,29 @@ def is_fresh(ballot: Ballot, now_ms: int, rules: QuorumRules) -> bool:
     return now_ms - ballot.received_ms <= rules.fresh_ms
 
 
-def tally(ballots: Iterable[tuple[VantageId, Ballot]], configured: int, now_ms: int, rules: QuorumRules) -> Tally:
-    """What the ballots that are fresh by `now_ms` come to."""
-    return total([ballot for _, ballot in ballots if is_fresh(ballot, now_ms, rules)], configured, rules)
+def tally(
+    ballots: Iterable[tuple[VantageId, Ballot]],
+    configured: int,
+    now_ms: int,
+    rules: QuorumRules,
+    weights: Mapping[VantageId, int] | None = None,
+) -> Tally:
+    """What the ballots that are fresh by `now_ms` come to; without `weights` every vantage is trusted fully."""
+    fresh = [(name, ballot) for name, ballot in ballots if is_fresh(ballot, now_ms, rules)]
+    own = {name: TRUST // (1 + ballot.doubt) for name, ballot in fresh} | dict(weights or {})
+    return total(((own[name], ballot) for name, ballot in fresh), configured, rules)
 
 
-def total(fresh: Iterable[Ballot], configured: int, rules: QuorumRules) -> Tally:
+def total(fresh: Iterable[tuple[int, Ballot]], configured: int, rules: QuorumRules) -> Tally:
     """F if more than the share of the fresh weight says F, else D if more says D or worse, else H; N without quorum.
 
-    Ties keep the milder zone. A ballot of zone N has no opinion and is not counted as fresh.
+    Ballots come with their weight in 1/1000 vote. Ties keep the milder zone. A ballot of zone N has no opinion and is not
+    counted as fresh. Quorum is by heads: a vantage that nobody trusts is there all the same.
     """
     count = weight = failed = bad = 0
-    for ballot in fresh:
+    for own, ballot in fresh:
         if ballot.zone is Zone.N:
             continue
-        own = TRUST // (1 + ballot.doubt)
         count, weight = count + 1, weight + own
         if ballot.zone is not Zone.H:
             bad += own

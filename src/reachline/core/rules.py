@@ -26,6 +26,7 @@ __all__ = [
     "SHADOWS",
     "BaselineRules",
     "BreakerRules",
+    "BusinessRules",
     "FaultRules",
     "GuardRules",
     "Limit",
@@ -107,6 +108,23 @@ class BaselineRules(NamedTuple):
     failed_milli: int = 0
 
 
+class BusinessRules(NamedTuple):
+    """When the business's own calls are a verdict, and when they are believed over the vantages."""
+
+    span_ms: int = 10_000
+    """Calls count this long…"""
+    minimum: int = 50
+    """…and say nothing while there are fewer of them on a line…"""
+    clients: int = 2
+    """…or from fewer processes (all, where fewer exist)."""
+    conflict_ticks: int = 3
+    """Ticks in a row in which one side says healthy and the other does not: then the business is believed…"""
+    hold_ms: int = 60_000
+    """…until this long after the last of them."""
+    apart_milli: int = 3_291
+    """z by which a line must be worse than the others for a service's failing to be its own: two-sided 99.9 %."""
+
+
 SHADOWS: Final = ("breaker", "faults", "groups", "capacity", "guard", "business", "local")
 """Rules that may judge and record without acting; each is asked for by `Rules.acts`."""
 
@@ -134,6 +152,7 @@ class Rules:
     seed: int = 0
     """Run seed of every chance in a decision."""
     baseline: BaselineRules = BaselineRules()
+    business: BusinessRules = BusinessRules()
     shadowed: tuple[str, ...] = ()
     """Of `SHADOWS`, those that do not act."""
     guard: GuardRules = GuardRules()
@@ -180,6 +199,7 @@ def _assemble(document: Mapping[str, Any]) -> Rules:
 
     nested = {"patience": Patience, "quorum": QuorumRules, "faults": FaultRules, "breaker": BreakerRules}
     nested |= {"local": LocalRules, "baseline": BaselineRules, "guard": GuardRules}
+    nested["business"] = BusinessRules
     parts = {name: rows(kind, document[name]) for name, kind in nested.items() if name in document}
     flat = {name: value for name, value in document.items() if name not in nested}
     flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))

@@ -1,0 +1,113 @@
+"""Every vantage's trust in one scope, and what moves it: what each said since the last tick, and which lines it calls bad.
+
+Written by its poll only. The formulas are `core.trust`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from reachline.core.quorum import Ballot
+from reachline.core.trust import WHOLE, Score, Trust, learned, set_aside, weight
+from reachline.model import LineId, VantageId, Zone
+
+__all__ = ["Credit", "Result"]
+
+
+class Result(NamedTuple):
+    """What a tick found of one line: whether it is well (None: nothing was found), and, where the vantages lost a quarrel with
+    the business just now, what the business says.
+    """
+
+    well: bool | None
+    lost: bool | None = None
+
+    def place(self, says_well: bool) -> int:
+        """Where in a `Score` a verdict counts besides `spoke`; 0: it agreed."""
+        if self.well is None:
+            return 3
+        if self.lost is not None and says_well is not self.lost:
+            return 2
+        return int(says_well is not self.well)
+
+
+class Credit:
+    """Trust of each vantage. `trusts` holds those that are not trusted fully."""
+
+    def __init__(self) -> None:
+        self.trusts: dict[VantageId, Trust] = {}
+        self.closed_ms = -1
+        """When the last tick ended…"""
+        self.spoke: dict[VantageId, int] = {}
+        """…and on how many lines each vantage has given a verdict since."""
+        self.bad: dict[VantageId, set[LineId]] = {}
+        """Lines that each vantage calls bad…"""
+        self.sees: dict[VantageId, int] = {}
+        """…of how many it has a verdict on."""
+
+    def of(self, vantage: VantageId) -> Trust:
+        """How far this vantage is trusted."""
+        return self.trusts.get(vantage, WHOLE)
+
+    def weight(self, vantage: VantageId, doubt: int) -> int:
+        """Of its vote, in 1/1000."""
+        return weight(self.trusts.get(vantage, WHOLE), doubt)
+
+    def cast(self, vantage: VantageId, line: LineId, last: Ballot | None, ballot: Ballot) -> None:
+        """A new ballot in the place of the last one."""
+        self.keep(vantage, line, ballot)
+        was_known, is_known = last is not None and last.zone is not Zone.N, ballot.zone is not Zone.N
+        if was_known:
+            self.sees[vantage] -= 1
+        if is_known and (last is None or last.received_ms <= self.closed_ms):
+            self.spoke[vantage] = self.spoke.get(vantage, 0) + 1
+
+    def keep(self, vantage: VantageId, line: LineId, ballot: Ballot) -> None:
+        """A ballot that stands: what the vantage says in all is kept current."""
+        if ballot.zone is not Zone.N:
+            self.sees[vantage] = self.sees.get(vantage, 0) + 1
+        if ballot.zone in (Zone.D, Zone.F):
+            self.bad.setdefault(vantage, set()).add(line)
+        elif vantage in self.bad:
+            self.bad[vantage].discard(line)
+
+    def is_news(self, ballot: Ballot) -> bool:
+        """Whether a ballot is a verdict given since the last tick."""
+        return ballot.zone is not Zone.N and ballot.received_ms > self.closed_ms
+
+    def sick(self, among: Collection[VantageId]) -> list[VantageId]:
+        """Vantages that spoke and call more than half of their lines bad."""
+        return sorted(
+            vantage
+            for vantage, lines in self.bad.items()
+            if vantage in among and vantage in self.spoke and 2 * len(lines) > self.sees.get(vantage, 0)
+        )
+
+    def learn(
+        self, told: Iterable[tuple[Result, Mapping[VantageId, Ballot]]], among: Collection[VantageId], now_ms: int
+    ) -> None:
+        """Who agreed gains trust, who differed loses it. `told` are the lines with news that may be in dispute, each with the
+        ballots that are news; on all other lines with news everybody said healthy.
+        """
+        scores = {vantage: [count, 0, 0, 0] for vantage, count in self.spoke.items() if vantage in among}
+        for result, ballots in told:
+            for vantage, ballot in ballots.items():
+                if vantage in scores and (place := result.place(ballot.zone is Zone.H)):
+                    scores[vantage][place] += 1
+        for vantage, score in scores.items():
+            self._put(vantage, learned(self.of(vantage), Score(*score), now_ms))
+
+    def put_aside(self, vantage: VantageId, now_ms: int) -> None:
+        """It alone sees most of its lines fail."""
+        self._put(vantage, set_aside(now_ms))
+
+    def close(self, now_ms: int) -> None:
+        """The tick is over."""
+        self.closed_ms, self.spoke = now_ms, {}
+
+    def _put(self, vantage: VantageId, trust: Trust) -> None:
+        if trust == WHOLE:
+            self.trusts.pop(vantage, None)
+        else:
+            self.trusts[vantage] = trust
