@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reachline.core.orders import Action, Order
 from reachline.errors import JournalError
 from reachline.model import (
     CENSORED_US,
@@ -27,12 +28,14 @@ from reachline.store.records import (
     Gap,
     Members,
     Opened,
+    Ordered,
     Outcomes,
     Reconfigured,
     Record,
     RecordKind,
     Reported,
     Ticked,
+    Undone,
     kind_of,
 )
 from reachline.testing import builders
@@ -117,6 +120,13 @@ CHANGE = Change(
         ),
         Ticked(scope=builders.scope(), at_ms=5, changes=(), digest=bytes(16)),
         Ticked(scope=builders.scope(), at_ms=6, changes=(CHANGE,) * 20, digest=bytes(16)),
+        Ordered(scope=builders.scope(), at_ms=8, order=Order(7, Action.DRAIN, "payments", "kim", "Bauarbeiten ü", 8)),
+        Ordered(
+            scope=builders.scope(),
+            at_ms=9,
+            order=Order(8, Action.WEIGHT, "group:f", "kim", "", 9, until_ms=99, weight=30, force=True),
+        ),
+        Undone(scope=builders.scope(), at_ms=10, number=7, by="kim", why="done"),
         Gap(at_ms=7, since_ms=5, lost=12, reason="database or disk is full"),
     ],
     ids=lambda record: type(record).__name__.lower(),

@@ -23,7 +23,18 @@ from reachline.core.ledger import Ledger
 from reachline.errors import JournalError
 from reachline.model import Scope
 from reachline.store.journal import Journal, recover
-from reachline.store.records import Bodies, Members, Opened, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.store.records import (
+    Bodies,
+    Members,
+    Opened,
+    Ordered,
+    Outcomes,
+    Reconfigured,
+    Record,
+    Reported,
+    Ticked,
+    Undone,
+)
 from reachline.store.replay import Difference, replay
 from reachline.store.segment import Segment, discard, listed, seal
 from reachline.testing.storm import Tick, act, begin, perform
@@ -297,6 +308,7 @@ PURE = """
 import json, sys
 from reachline.core.freeze import decode_lines
 from reachline.core.ledger import Ledger
+from reachline.core.orders import Action, Order
 from reachline.core.rules import decode
 from reachline.model import Counts, Kind, LineId, Outcome, Reading, VantageId
 
@@ -318,6 +330,11 @@ for text in sys.stdin:
     elif act == "reconfigure":
         lines, rules, vantages = what
         ledger.reconfigure(decode_lines(lines.encode()), decode(rules.encode()), frozenset(vantages), now_ms=at_ms)
+    elif act == "order":
+        number, action, *rest = what[0]
+        ledger.order(Order(number, Action(action), *rest))
+    elif act == "undo":
+        ledger.undo(what[0])
     else:
         found = ledger.close(at_ms)
         assert (found.digest.hex(), len(found.changes)) == tuple(what), (at_ms, found)
@@ -347,6 +364,10 @@ def _exported(record: Record) -> list[object]:
         case Reconfigured():
             lines, rules = freeze.encode_lines(record.lines), core_rules.encode(record.rules)
             what = ["reconfigure", lines.decode(), rules.decode(), sorted(record.vantages)]
+        case Ordered():
+            what = ["order", freeze.flat(record.order)]
+        case Undone():
+            what = ["undo", record.number]
         case Ticked():
             what = ["tick", record.digest.hex(), len(record.changes)]
         case _:

@@ -16,6 +16,7 @@ import msgspec
 
 from reachline.core import rules as core_rules
 from reachline.core.freeze import decode_lines, encode_lines
+from reachline.core.orders import Order
 from reachline.core.rules import Rules
 from reachline.errors import JournalError
 from reachline.model import Change, Line, LineId, Outcome, Reading, Scope, VantageId
@@ -27,12 +28,14 @@ __all__ = [
     "Gap",
     "Members",
     "Opened",
+    "Ordered",
     "Outcomes",
     "Reconfigured",
     "Record",
     "RecordKind",
     "Reported",
     "Ticked",
+    "Undone",
     "kind_of",
     "tick_body",
 ]
@@ -91,6 +94,24 @@ class Reconfigured(msgspec.Struct, frozen=True, kw_only=True):
     vantages: frozenset[VantageId]
 
 
+class Ordered(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's order, as given to `Ledger.order`."""
+
+    scope: Scope
+    at_ms: int
+    order: Order
+
+
+class Undone(msgspec.Struct, frozen=True, kw_only=True):
+    """An order ended by hand, as given to `Ledger.undo`; by whom, and why."""
+
+    scope: Scope
+    at_ms: int
+    number: int
+    by: str
+    why: str = ""
+
+
 class Ticked(msgspec.Struct, frozen=True, kw_only=True):
     """One `Ledger.close(at_ms)` and what came of it."""
 
@@ -109,7 +130,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Record = Opened | Reported | Outcomes | Members | Reconfigured | Ticked | Gap
+Record = Opened | Reported | Outcomes | Members | Reconfigured | Ordered | Undone | Ticked | Gap
 
 
 class RecordKind(IntEnum):
@@ -123,6 +144,8 @@ class RecordKind(IntEnum):
     TICKED = 6
     DECIDED = 7
     GAP = 8
+    ORDERED = 9
+    UNDONE = 10
 
 
 _KINDS: Final[dict[type, RecordKind]] = {
@@ -132,12 +155,15 @@ _KINDS: Final[dict[type, RecordKind]] = {
     Members: RecordKind.MEMBERS,
     Reconfigured: RecordKind.RECONFIGURED,
     Gap: RecordKind.GAP,
+    Ordered: RecordKind.ORDERED,
+    Undone: RecordKind.UNDONE,
 }
 
 # Bodies as they stand in the file: the fields that have no column of their own.
 _Checkpoint = tuple[bytes, bool]
 _OutcomeRows = tuple[str, tuple[Outcome, ...]]
 _Reconfiguration = tuple[bytes, bytes, frozenset[VantageId]]
+_Undoing = tuple[int, str, str]
 _Decisions = tuple[bytes, tuple[Change, ...]]
 _Loss = tuple[int, int, str]
 
@@ -146,6 +172,8 @@ _CHECKPOINT: Final = msgspec.msgpack.Decoder(_Checkpoint)
 _OUTCOMES: Final = msgspec.msgpack.Decoder(_OutcomeRows)
 _MEMBERS: Final = msgspec.msgpack.Decoder(frozenset[VantageId])
 _RECONFIGURED: Final = msgspec.msgpack.Decoder(_Reconfiguration)
+_ORDERED: Final = msgspec.msgpack.Decoder(Order)
+_UNDONE: Final = msgspec.msgpack.Decoder(_Undoing)
 _DECISIONS: Final = msgspec.msgpack.Decoder(_Decisions)
 _LOSS: Final = msgspec.msgpack.Decoder(_Loss)
 
@@ -191,6 +219,10 @@ class Bodies:
             case Reconfigured():
                 rules, lines = core_rules.encode(record.rules), encode_lines(record.lines)
                 return _squeeze(_ENCODE((rules, lines, sorted(record.vantages))))
+            case Ordered():
+                return _squeeze(_ENCODE(record.order))
+            case Undone():
+                return _squeeze(_ENCODE((record.number, record.by, record.why)))
             case Ticked():
                 return tick_body(record.digest, record.changes)
             case Gap():
@@ -229,6 +261,11 @@ def _plain(kind: RecordKind, scope: Scope, at_ms: int, body: bytes) -> Record:
             encoded, encoded_lines, vantages = _RECONFIGURED.decode(body)
             rules, lines = core_rules.decode(encoded), decode_lines(encoded_lines)
             return Reconfigured(scope=scope, at_ms=at_ms, lines=lines, rules=rules, vantages=vantages)
+        case RecordKind.ORDERED:
+            return Ordered(scope=scope, at_ms=at_ms, order=_ORDERED.decode(body))
+        case RecordKind.UNDONE:
+            number, by, why = _UNDONE.decode(body)
+            return Undone(scope=scope, at_ms=at_ms, number=number, by=by, why=why)
         case RecordKind.TICKED | RecordKind.DECIDED:
             digest, changes = _DECISIONS.decode(body)
             return Ticked(scope=scope, at_ms=at_ms, changes=changes, digest=digest)

@@ -8,7 +8,19 @@ from pathlib import Path
 from reachline.core.ledger import Closed, Ledger
 from reachline.errors import JournalError
 from reachline.model import Scope, Version
-from reachline.store.records import Bodies, Gap, Members, Opened, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.store.records import (
+    Bodies,
+    Gap,
+    Members,
+    Opened,
+    Ordered,
+    Outcomes,
+    Reconfigured,
+    Record,
+    Reported,
+    Ticked,
+    Undone,
+)
 from reachline.store.segment import Segment, listed
 
 __all__ = ["Recovered", "feed", "recover", "restore"]
@@ -59,6 +71,10 @@ def feed(ledger: Ledger, record: Record) -> Closed | None:
             ledger.members(record.vantages)
         case Reconfigured():
             ledger.reconfigure(record.lines, record.rules, record.vantages, now_ms=record.at_ms)
+        case Ordered():
+            ledger.order(record.order)
+        case Undone():
+            ledger.undo(record.number)
         case Ticked():
             return ledger.close(record.at_ms)
         case Opened() | Gap():

@@ -15,10 +15,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from reachline.core.ledger import Ledger
+from reachline.core.orders import Action, Order
 from reachline.core.rules import BreakerRules, FaultRules, Limit, Rules, with_tables
 from reachline.model import CENSORED_US, Kind, LineId, Outcome, Reading, Scope, Version
 from reachline.store.journal import Journal, recover
-from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.store.records import Members, Ordered, Outcomes, Reconfigured, Record, Reported, Ticked, Undone
 from reachline.store.recover import feed
 from reachline.store.segment import Segment, listed
 from reachline.testing import builders
@@ -67,9 +68,28 @@ def act(seed: int, number: int, at_ms: int) -> Record | Tick:
     if chance < 0.49:
         kept = tuple(rng.sample(lines, rng.randint(4, len(lines))))
         return Reconfigured(scope=scope, at_ms=at_ms, lines=kept, rules=RULES, vantages=frozenset(VANTAGES))
+    if chance < 0.51:
+        return Ordered(scope=scope, at_ms=at_ms, order=_order(rng, number, scope, at_ms))
+    if chance < 0.515:
+        return Undone(scope=scope, at_ms=at_ms, number=number - rng.randrange(100), by="storm")
     readings = tuple((line.id, _reading(rng, number, line.id)) for line in lines)
     return Reported(
         scope=scope, at_ms=at_ms, vantage=rng.choice(VANTAGES), doubt=int(rng.random() < 0.1), readings=readings
+    )
+
+
+def _order(rng: Random, number: int, scope: Scope, at_ms: int) -> Order:
+    """Any order on a line or on all of them, over within a tenth of a second."""
+    return Order(
+        number=number,
+        action=rng.choice(list(Action)),
+        target=rng.choice((scope.cluster, *(line.id for line in LINES[scope]))),
+        by="storm",
+        why="",
+        since_ms=at_ms,
+        until_ms=at_ms + rng.randrange(100),
+        weight=rng.randint(1, 200),
+        force=rng.random() < 0.1,
     )
 
 
@@ -101,7 +121,7 @@ def perform(ledgers: Mapping[Scope, Ledger], done: Record | Tick) -> Record:
     if isinstance(done, Tick):
         closed = ledgers[done.scope].close(done.at_ms)
         return Ticked(scope=done.scope, at_ms=done.at_ms, changes=closed.changes, digest=closed.digest)
-    assert isinstance(done, Reported | Outcomes | Members | Reconfigured)
+    assert isinstance(done, Reported | Outcomes | Members | Reconfigured | Ordered | Undone)
     feed(ledgers[done.scope], done)
     return done
 
