@@ -170,7 +170,7 @@ class _Net:
         best: dict[int, tuple[int, int | None, int]] = dict(ways)
         moves = self._moves()
         for _ in self.regions:
-            better = {}
+            better: dict[int, tuple[int, int | None, int]] = {}
             for (here, there), (cost, who) in moves.items():
                 if here not in best:
                     continue
