@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reachline.core.breaker import CLOSED, Breaker, advance, cooldown_ms, count, count_synthetic, deadline, trip
+from reachline.core.breaker import CLOSED, Breaker, advance, cooldown_ms, count, count_synthetic, deadline, told, trip
 from reachline.core.rules import BreakerRules
 from reachline.model import Gate, Zone
 
@@ -75,15 +75,15 @@ def test_outcomes_of_an_older_window_are_dropped() -> None:
 
 
 def test_counting_stops_where_evidence_is_enough() -> None:
-    full = count(in_trial(), window=1, ok=5_000, failed=0, rules=RULES)
+    full = told(count(in_trial(), window=1, ok=5_000, failed=0, rules=RULES), RULES)
 
     assert full.ok == 1_000
     assert count(full, window=1, ok=0, failed=9, rules=RULES) == full
 
 
 def test_a_starved_window_passes_on_probes_after_a_long_wait_only() -> None:
-    early = count_synthetic(in_trial(ok=10), 500, 299_999, RULES)
-    starved = count_synthetic(early, 500, 300_000, RULES)
+    early = count_synthetic(in_trial(ok=10), 500, 0, now_ms=299_999, rules=RULES)
+    starved = count_synthetic(early, 500, 0, now_ms=300_000, rules=RULES)
 
     assert early == in_trial(ok=10)
     assert moved(starved, 300_000) == (Breaker(Gate.RAMP, 1, since_ms=300_000, window=2), "breaker.window_starved")

@@ -13,6 +13,7 @@ from reachline.core.orders import Action, Book, Obeys, Order
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.still import SCHEMA, STANDING, flat, shown_line, slices, still
+from reachline.core.usual import Usual
 from reachline.errors import JournalError
 from reachline.model import (
     Endpoint,
@@ -121,6 +122,7 @@ def _row(record: list[Any]) -> Row:
         zone=Zone(known["zone"]),
         asked=Asked(tuple(sums), held),
         obeys=Obeys(*known["obeys"]),
+        usual=Usual(*known["usual"]),
     )
 
 

@@ -11,17 +11,17 @@ from itertools import groupby
 
 from reachline.core import freeze, looking
 from reachline.core.board import Board
-from reachline.core.breaker import count, count_synthetic
 from reachline.core.cusum import NOTHING, Evidence, asked, zone_of
-from reachline.core.guard import allowed
+from reachline.core.groups import Groups
 from reachline.core.obey import Turned, overruled, turned
 from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
-from reachline.core.publish import BLIND, candidates
+from reachline.core.publish import BLIND
 from reachline.core.quorum import Tally
-from reachline.core.row import Row, Stepped, hold, is_quiet, noted, open_now, step
+from reachline.core.row import Row, Stepped, is_quiet, noted, step
 from reachline.core.rules import Rules
 from reachline.core.tick import Closed, LineView, Taken, change
+from reachline.core.turns import called, guarded, probed
 from reachline.model import (
     Gate,
     Line,
@@ -63,6 +63,7 @@ class Ledger:
         self.board.post(self.lines, self.rows, rules, now_ms=now_ms)
         self.board.version = version
         self.restless = looking.restless(self.rows, rules)
+        self.groups = Groups(self.lines, self.rows, rules)
         self.fresh: set[LineId] = set()
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
@@ -87,13 +88,9 @@ class Ledger:
                 kinds = tuple(reading for _, reading in group)
                 if self.poll.cast(vantage, self.lines[line], kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
                     self.fresh.add(line)
-                if self.rows[line].breaker.gate is not Gate.CLOSED:
-                    self._lean_on_probes(line, kinds, now_ms)
-
-    def _lean_on_probes(self, line: LineId, kinds: tuple[Reading, ...], now_ms: int) -> None:
-        row, decides = self.rows[line], deciding(self.lines[line])
-        fresh_ok = sum(one.fresh_ok for one in kinds if one.kind in decides and not one.void)
-        self._put(line, row._replace(breaker=count_synthetic(row.breaker, fresh_ok, now_ms, self.rules.breaker)))
+                if line in self.restless or line in self.poll.doubtful:
+                    decides = deciding(self.lines[line])
+                    self._put(line, probed(self.rows[line], kinds, decides, now_ms, self.rules))
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:  # noqa: ARG002
         """What one client's calls came to, counted into trial windows; timeouts and server errors fail a trial too.
@@ -103,11 +100,10 @@ class Ledger:
         for seen in rows:
             row = self.rows.get(seen.line)
             if row is not None:
-                failed = seen.failed + seen.late + seen.errors
-                breaker = count(row.breaker, window=seen.window, ok=seen.ok, failed=failed, rules=self.rules.breaker)
-                self._put(seen.line, row._replace(breaker=breaker))
+                self._put(seen.line, called(row, seen, now_ms, self.rules))
                 self.called.add(seen.line)
                 if self.rules.questions:
+                    failed = seen.failed + seen.late + seen.errors
                     come = Evidence(seen.ok + failed, failed)
                     self.calls[seen.line] = self.calls.get(seen.line, NOTHING).plus(come)
 
@@ -143,13 +139,19 @@ class Ledger:
         touched = sorted(looking.unquiet(self) | looking.due(self, now_ms) | ordered.keys())
         before = {line: ordered[line].before if line in ordered else self.rows[line] for line in touched}
         heard = {line: self.poll.counted(line, now_ms, self.rules) for line in touched}
-        steps = {line: self._step(line, heard[line], now_ms) for line in touched}
+        if self.groups.lines is not self.lines:
+            self.groups = Groups(self.lines, self.rows, self.rules)
+        steps = self.groups.in_turn(before, {line: self._step(line, heard[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
-        self._guard([line for line, done in steps.items() if done.wants], now_ms)
+        wishes = [line for line, done in steps.items() if done.wants]
+        self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=0, now_ms=now_ms))
         for line in touched:
             rule = ordered[line].turn if line in ordered else ""
             self._put(line, noted(before[line], self.rows[line], rule or steps[line].rule, now_ms))
-        moved = {line for line in touched if self.rows[line] != before[line]}
+        for line, row in self.groups.settled(before, self.rows).items():
+            before.setdefault(line, self.rows[line])
+            self._put(line, row)
+        moved = {line for line in before if self.rows[line] != before[line]}
         last, changes = self.board.version, []
         if moved or self.stale:
             news = self.board.post(
@@ -160,7 +162,7 @@ class Ledger:
         self.fresh, self.called, self.stale = set(), set(), False
         self.calls, self.poll.pending = {}, {}
         published = self.snapshot() if self.board.version != last else None
-        sealed = [line for line in touched if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
+        sealed = [line for line in sorted(before) if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, tuple(changes), looking.seal(self, sealed, now_ms))
 
     def deadline(self) -> int | None:
@@ -214,7 +216,7 @@ class Ledger:
     def _step(self, line: LineId, heard: tuple[Tally, tuple[Vote, ...]], now_ms: int) -> Stepped:
         """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
         found, votes = heard
-        row = self.rows[line]
+        row = self.groups.warned(line, self.rows[line])
         if line not in self.fresh:
             found = found._replace(zone=Zone.N, has_quorum=False)
         if self.rules.questions and (found.has_quorum or line in self.calls):
@@ -232,13 +234,6 @@ class Ledger:
         patience = 2 if found.is_lone else 1
         calls = self.calls.get(line, NOTHING)
         return row._replace(asked=asked(row.asked, heard, self.rules.questions, calls=calls, patience=patience))
-
-    def _guard(self, wishes: Sequence[LineId], now_ms: int) -> None:
-        if not wishes:
-            return
-        may, must_hold = allowed(candidates(tuple(self.lines.values()), self.rows), wishes)
-        self.rows.update((line, open_now(line, self.rows[line], now_ms, self.rules)) for line in may)
-        self.rows.update((line, hold(self.rows[line])) for line in must_hold)
 
 
 def _by_id(lines: Sequence[Line]) -> dict[LineId, Line]:

@@ -54,7 +54,7 @@ def turned(
     differ = {line: obeys for line, obeys in differ.items() if obeys != rows[line].obeys}
     if not differ:
         return {}
-    waiting = _waiting(book, differ, lines, rows)
+    waiting = _waiting(book, differ, lines, rows, rules)
     asked = {line: obeys._replace(gate=0, forced="") if line in waiting else obeys for line, obeys in differ.items()}
     return {
         line: _turned(book, rows[line], obeys, rules.patience, now_ms)
@@ -72,7 +72,7 @@ def overruled(done: Stepped) -> Stepped:
 
 
 def _waiting(
-    book: Book, differ: Mapping[LineId, Obeys], lines: Mapping[LineId, Line], rows: Mapping[LineId, Row]
+    book: Book, differ: Mapping[LineId, Obeys], lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules
 ) -> Collection[LineId]:
     """Lines to be opened that must not be, for no other closed line would be left. The worst line goes first."""
     wishes = {line for line, obeys in differ.items() if obeys.forced == _OPEN and _takes_away(rows[line], lines[line])}
@@ -85,7 +85,7 @@ def _waiting(
         for line, row in rows.items()
         if (row.breaker.gate is Gate.CLOSED or line in closing) and not lines[line].drained
     } - {line for line, obeys in differ.items() if obeys.forced == _OPEN and line not in wishes}
-    worst_first = sorted(candidates([lines[line] for line in wishes], rows), key=badness, reverse=True)
+    worst_first = sorted(candidates([lines[line] for line in wishes], rows, rules), key=badness, reverse=True)
     waiting = []
     for wish in worst_first:
         if closed - {wish.line}:

@@ -11,14 +11,17 @@ from reachline.core.quorum import Tally, needed
 from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.tiers import Share, full_milli, spread
-from reachline.core.weigh import score, wire
-from reachline.model import Fact, Gate, Health, Line, LineId, Standing
+from reachline.core.weigh import raw_milli, score, wire
+from reachline.model import Fact, Gate, Health, Line, LineId, Role, Standing
 
 __all__ = ["BLIND", "Weights", "candidates", "facts_of", "is_news", "order", "rule_of", "shares", "standing", "weights"]
 
 _SMALLEST_RAISE: Final = 2
 """Points: smaller raises wait, so that a fading fault does not push a snapshot a tick; cuts never wait."""
 
+
+_WEIGHTED: Final = ("weighted",)
+_LOWER: Final = (Role.BACKUP, Role.RESERVE)
 
 BLIND: Final = {True: "quorum.blind", False: "quorum.seen"}
 """The rules by which a line loses and regains all its fresh vantages."""
@@ -32,18 +35,25 @@ class Weights(NamedTuple):
     panic: str
 
 
-def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row]) -> list[Candidate]:
-    """The lines as the guard sees them."""
+def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, now_ms: int = 0) -> list[Candidate]:
+    """The lines as the guard sees them at the end of the tick `now_ms`."""
+    is_tiered = rules.policy != _WEIGHTED
     return [
         Candidate(
             line.id,
             line.base,
-            rows[line.id].breaker.gate,
-            rows[line.id].zone,
-            rows[line.id].judgement.faults,
-            line.drained or rows[line.id].obeys.forced == "open",
+            row.breaker.gate,
+            row.zone,
+            row.judgement.faults,
+            line.drained or row.obeys.forced == "open",
+            line.capacity,
+            is_tiered and not line.roles.isdisjoint(_LOWER),
+            row.incident,
+            raw_milli(line.base, row.judgement.faults, 1_000, rules.faults),
+            now_ms - row.ok_ms <= rules.tick_ms,
+            row.held,
         )
-        for line in lines
+        for line, row in ((line, rows[line.id]) for line in lines)
     ]
 
 
@@ -71,7 +81,7 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> 
     full = dict(zip((line.id for line in taking), spread(well, rules.policy, total, rules.faults), strict=True))
     if not rules.enforce:
         return Weights(full, full, "")
-    if least := fail_open(candidates(lines, rows)):
+    if least := fail_open(candidates(lines, rows, rules)):
         return Weights(least, full, "fail_open")
     raw = dict(zip((line.id for line in taking), spread(now, rules.policy, total, rules.faults), strict=True))
     return Weights(raw, full, "last_line" if any(row.held for row in rows.values()) else "")

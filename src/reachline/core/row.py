@@ -5,15 +5,26 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from reachline.core.breaker import CLOSED, Breaker, advance, deadline, trip
+from reachline.core.breaker import CLOSED, Breaker, advance, deadline, told
 from reachline.core.cusum import Asked, severity_milli
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
 from reachline.core.orders import NOTHING, Obeys
 from reachline.core.quorum import Tally
 from reachline.core.rules import Rules
+from reachline.core.usual import NEVER, Usual, forgotten, rate_milli
 from reachline.model import Gate, Health, LineId, Vote, Zone
 
-__all__ = ["Row", "Stepped", "chance", "due_ms", "hold", "is_quiet", "noted", "open_now", "reason_of", "step"]
+__all__ = [
+    "Row",
+    "Stepped",
+    "chance",
+    "due_ms",
+    "is_quiet",
+    "is_well",
+    "noted",
+    "reason_of",
+    "step",
+]
 
 
 class Row(NamedTuple):
@@ -27,7 +38,7 @@ class Row(NamedTuple):
     """End of the newest judged tick; 0 before the first."""
     blind: bool = False
     held: bool = False
-    """Should be open, but the guard keeps it as the last closed line, at the floor weight."""
+    """Should be open, but the guard keeps it closed, at the floor weight; `guard` says why."""
     reason: str = ""
     since_ms: int = 0
     decisions: int = 0
@@ -38,6 +49,16 @@ class Row(NamedTuple):
     """The operator's orders that it follows."""
     bad_ms: int = 0
     """The first of the bad verdicts in a row that still last; 0 while there are none."""
+    guard: str = ""
+    """The rule by which the guard holds it."""
+    incident: str = ""
+    """The shared-risk group whose incident it is part of."""
+    usual: Usual = NEVER
+    """`fast` mode: how often calls fail while it is healthy."""
+    ok_ms: int = 0
+    """The newest success, of a probe or a call; not kept while it is healthy in every respect."""
+    lively: bool = False
+    """Open, and yet something succeeded since: in panic it is not kept open."""
 
 
 class Stepped(NamedTuple):
@@ -71,6 +92,7 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
     if zone is not Zone.N:
         bad_ms = 0 if zone is Zone.H else row.bad_ms or now_ms
         after = after._replace(zone=zone, zone_ms=now_ms, judged_ms=now_ms, bad_ms=bad_ms)
+    after = _informed(after, now_ms, rules)
     is_closed = row.breaker.gate is Gate.CLOSED
     if zone is Zone.F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
         return Stepped(after, f"vote.{reason_of(votes, Zone.F)}.failed", wants=True)
@@ -91,6 +113,8 @@ def _through_breaker(
         now_ms,
         jitter=chance(line, after.decisions, rules.seed),
         rules=rules.breaker,
+        usual_milli=rate_milli(after.usual),
+        steady=after.judgement.good >= rules.patience.recover,
     )
     after = after._replace(breaker=move.row)
     rule = move.rule
@@ -108,6 +132,22 @@ def _through_breaker(
     return Stepped(after, rule)
 
 
+def _informed(row: Row, now_ms: int, rules: Rules) -> Row:
+    """The row with what the reports since the last tick came to."""
+    if row.breaker.gate is Gate.CLOSED:
+        if row.lively or (row.usual.new_calls and not is_well(row)):
+            return row._replace(usual=row.usual if is_well(row) else forgotten(row.usual), lively=False)
+        return row
+    is_open = row.breaker.gate is Gate.OPEN
+    lively = is_open and row.ok_ms > row.breaker.since_ms and now_ms - row.ok_ms <= rules.guard.alive_ms
+    return row._replace(breaker=told(row.breaker, rules.breaker), usual=forgotten(row.usual), lively=lively)
+
+
+def is_well(row: Row) -> bool:
+    """Healthy, in traffic, and nobody says otherwise now."""
+    return row.judgement.health is Health.HEALTHY and row.zone is Zone.H and row.breaker.gate is Gate.CLOSED
+
+
 def _health_rule(after: Row, votes: tuple[Vote, ...]) -> str:
     if after.judgement.health is Health.DEGRADED:
         return f"vote.{reason_of(votes, Zone.D)}.degraded"
@@ -122,22 +162,6 @@ def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
     return max(sorted(set(names)), key=names.count, default="unknown")
 
 
-def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:
-    """The row with its breaker tripped."""
-    jitter = chance(line, row.decisions, rules.seed)
-    return row._replace(
-        judgement=row.judgement._replace(health=Health.UNHEALTHY),
-        breaker=trip(row.breaker, now_ms, jitter=jitter, rules=rules.breaker),
-        decisions=row.decisions + 1,
-        held=False,
-    )
-
-
-def hold(row: Row) -> Row:
-    """The row of a line that should be open and may not be."""
-    return row._replace(judgement=row.judgement._replace(health=Health.UNHEALTHY), held=True)
-
-
 def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
     """The newest verdict while it still says something about now."""
     return row.zone if now_ms - row.zone_ms <= rules.quorum.blind_ms else Zone.N
@@ -148,12 +172,13 @@ def due_ms(row: Row, rules: Rules) -> int | None:
     if row.obeys.forced == "open":
         return None
     fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
-    known = deadline(row.breaker, rules.breaker, zone=row.zone)
+    usual, steady = rate_milli(row.usual), row.judgement.good >= rules.patience.recover
+    known = deadline(row.breaker, rules.breaker, zone=row.zone, usual_milli=usual, steady=steady)
     if row.breaker.gate is Gate.OPEN:
         return known if known is not None and known < fades_ms else None
     if known is not None or row.breaker.gate is Gate.CLOSED or row.zone is not Zone.D:
         return known
-    later = deadline(row.breaker, rules.breaker, zone=Zone.N)
+    later = deadline(row.breaker, rules.breaker, zone=Zone.N, usual_milli=usual)
     return None if later is None else max(later, fades_ms)
 
 
@@ -175,7 +200,7 @@ def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:
     was = (before.judgement.health, before.breaker.gate, before.breaker.step, before.held, before.blind)
     now = (after.judgement.health, after.breaker.gate, after.breaker.step, after.held, after.blind)
     if after.held:
-        after = after._replace(reason="guard.last_line")
+        after = after._replace(reason=after.guard)
     elif rule:
         after = after._replace(reason=rule)
     if after.judgement.health is Health.HEALTHY and after.breaker.gate is Gate.CLOSED:

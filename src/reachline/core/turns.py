@@ -1,0 +1,78 @@
+"""What becomes of a line's row beside its own step: calls and probes counted, tripped, held by the guard, made to wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from reachline.core.breaker import count, count_synthetic, trip
+from reachline.core.guard import allowed
+from reachline.core.publish import candidates
+from reachline.core.row import Row, chance, is_quiet, is_well
+from reachline.core.rules import Rules
+from reachline.core.usual import learnt
+from reachline.model import Health, Kind, Line, LineId, Outcome, Reading
+
+__all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
+
+
+def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
+    """The row after some calls of one client; timeouts and server errors fail a trial too."""
+    failed = seen.failed + seen.late + seen.errors
+    breaker = count(row.breaker, window=seen.window, ok=seen.ok, failed=failed, rules=rules.breaker)
+    usual = row.usual
+    if rules.breaker.fail_milli and is_well(row):
+        usual = learnt(usual, calls=seen.ok + failed, failed=failed, now_ms=now_ms)
+    ok_ms = max(row.ok_ms, now_ms) if seen.ok and not is_quiet(row, rules) else row.ok_ms
+    if (breaker, usual, ok_ms) == (row.breaker, row.usual, row.ok_ms):
+        return row
+    return row._replace(breaker=breaker, usual=usual, ok_ms=ok_ms)
+
+
+def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms: int, rules: Rules) -> Row:
+    """The row after some probes of one vantage; of them only kinds that decide count."""
+    told = [one for one in kinds if one.kind in decides and not one.void]
+    ok, failed = sum(one.fresh_ok for one in told), sum(one.fresh_failed for one in told)
+    breaker = count_synthetic(row.breaker, ok, failed, now_ms=now_ms, rules=rules.breaker)
+    return row._replace(breaker=breaker, ok_ms=max(row.ok_ms, now_ms) if ok else row.ok_ms)
+
+
+def guarded(
+    wishes: Sequence[LineId],
+    lines: Mapping[LineId, Line],
+    rows: Mapping[LineId, Row],
+    rules: Rules,
+    *,
+    offered: int,
+    now_ms: int,
+) -> dict[LineId, Row]:
+    """The rows of the lines that want to trip: tripped, or held where the guard says so."""
+    if not wishes:
+        return {}
+    seen = candidates(tuple(lines.values()), rows, rules, now_ms=now_ms)
+    return {
+        line: hold(rows[line], why) if why else open_now(line, rows[line], now_ms, rules)
+        for line, why in allowed(seen, wishes, rules, offered=offered).items()
+    }
+
+
+def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:
+    """The row with its breaker tripped."""
+    jitter = chance(line, row.decisions, rules.seed)
+    return row._replace(
+        judgement=row.judgement._replace(health=Health.UNHEALTHY),
+        breaker=trip(row.breaker, now_ms, jitter=jitter, rules=rules.breaker),
+        decisions=row.decisions + 1,
+        held=False,
+    )
+
+
+def hold(row: Row, why: str) -> Row:
+    """The row of a line that should be open and, by this rule, may not be."""
+    return row._replace(judgement=row.judgement._replace(health=Health.UNHEALTHY), held=True, guard=why)
+
+
+def wait(before: Row, after: Row) -> Row:
+    """The row of a line whose trial would begin, were it its turn: still open, without doubling, and its faults as before."""
+    was = before.judgement
+    judged = after.judgement._replace(faults=was.faults, bad=was.bad, down=was.down)
+    return after._replace(judgement=judged, breaker=before.breaker._replace(waits=True))
