@@ -351,6 +351,8 @@ class Standing:
     """The next time something happens by itself (cooldown over, window may pass), or None."""
     blind: bool = False
     """No fresh vantage sees it: the standing is held, not judged."""
+    incident: str = ""
+    """The shared-risk group whose incident the line is part of, or empty."""
 
 
 class Version(NamedTuple):
@@ -372,7 +374,7 @@ class Snapshot:
     issued_ms: int
     standings: tuple[Standing, ...]
     panic: str = ""
-    """Why ordinary rules are suspended (`fail_open`, `last_line`), or empty."""
+    """Why ordinary rules are suspended (`fail_open`, `last_line`, `panic`, `blast`), or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

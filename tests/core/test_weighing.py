@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from reachline.core.breaker import Breaker
 from reachline.core.judge import Judgement
-from reachline.core.publish import weights
 from reachline.core.row import Row
 from reachline.core.rules import FAULT, FaultRules, Rules, with_tables
+from reachline.core.spreading import weights
 from reachline.core.weighing import Weighing
 from reachline.model import Gate, Health, Line, LineId, Role
 from reachline.testing import builders

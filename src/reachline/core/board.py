@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from reachline.core.publish import Weights, is_news, order, standing
+from reachline.core.publish import is_news, order, standing
 from reachline.core.row import Row
 from reachline.core.rules import Rules
+from reachline.core.spreading import Weights
 from reachline.core.weighing import Weighing
 from reachline.model import Line, LineId, Scope, Snapshot, Standing, Version
 
@@ -28,10 +29,16 @@ class Board:
         lines: Mapping[LineId, Line],
         rows: Mapping[LineId, Row],
         rules: Rules,
+        *,
+        offered: int = 0,
     ) -> None:
         """Take these standings for the ones published, and go on from these rows."""
         self.standings, self.panic = dict(standings), panic
-        self._weighing.all(lines, rows, rules)
+        self._weighing.all(lines, rows, rules, offered=offered)
+
+    def follows(self, offered: int, rules: Rules) -> bool:
+        """Whether this traffic moves weights though no line moved."""
+        return self._weighing.follows(offered, rules)
 
     def post(
         self,
@@ -40,15 +47,16 @@ class Board:
         rules: Rules,
         *,
         moved: Collection[LineId] | None = None,
+        offered: int = 0,
         now_ms: int,
     ) -> list[tuple[Standing, Standing]]:
         """Publish what is news, as (before, after) per line; a new line is its own before. The version rises if anything is.
 
         `moved` names the lines whose rows changed since the last time; without it all may have, lines and rules too, and the
-        version rises anyway.
+        version rises anyway. `offered` is what the lines are asked to carry, in 1/1000 call a second.
         """
         anyway = moved is None
-        touched, found = self._weighed(lines, rows, rules, moved)
+        touched, found = self._weighed(lines, rows, rules, moved, offered)
         news = []
         for line in touched:
             after = standing(lines[line], rows[line], found, rules)
@@ -70,11 +78,12 @@ class Board:
         rows: Mapping[LineId, Row],
         rules: Rules,
         moved: Collection[LineId] | None,
+        offered: int,
     ) -> tuple[Collection[LineId], Weights]:
         """The lines whose weight may have changed, by id, and these weights."""
-        found = None if moved is None else self._weighing.moved(moved, lines, rows, rules)
+        found = None if moved is None else self._weighing.moved(moved, lines, rows, rules, offered=offered)
         if moved is None or found is None:
-            return lines, self._weighing.all(lines, rows, rules)
+            return lines, self._weighing.all(lines, rows, rules, offered=offered)
         return sorted(moved), found
 
     def snapshot(self) -> Snapshot:

@@ -13,9 +13,9 @@ from reachline.core.breaker import Breaker
 from reachline.core.guard import badness
 from reachline.core.judge import after_close, at_trial
 from reachline.core.orders import NOTHING, Book, Obeys, Order, order_of
-from reachline.core.publish import candidates
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Patience, Rules
+from reachline.core.spreading import candidates
 from reachline.model import Gate, Health, Line, LineId
 
 __all__ = ["Turned", "overruled", "turned"]

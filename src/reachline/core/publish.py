@@ -2,89 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-from reachline.core.breaker import share_milli
-from reachline.core.guard import Candidate, fail_open
 from reachline.core.quorum import Tally, needed
 from reachline.core.row import Row
 from reachline.core.rules import Rules
-from reachline.core.tiers import Share, full_milli, spread
-from reachline.core.weigh import raw_milli, score, wire
-from reachline.model import Fact, Gate, Health, Line, LineId, Role, Standing
+from reachline.core.spreading import Weights
+from reachline.core.weigh import score, wire
+from reachline.model import Fact, Gate, Health, Line, Standing
 
-__all__ = ["BLIND", "Weights", "candidates", "facts_of", "is_news", "order", "rule_of", "shares", "standing", "weights"]
+__all__ = ["BLIND", "PANIC", "POURED", "facts_of", "is_news", "order", "rule_of", "standing"]
 
 _SMALLEST_RAISE: Final = 2
 """Points: smaller raises wait, so that a fading fault does not push a snapshot a tick; cuts never wait."""
 
 
-_WEIGHTED: Final = ("weighted",)
-_LOWER: Final = (Role.BACKUP, Role.RESERVE)
+POURED: Final = "capacity.poured"
+PANIC: Final = "guard.panic"
+"""The rules by which other lines' limits, and the loss of most of the weight, move what a line gets."""
+_GROUP: Final = {True: "group.incident", False: "group.over"}
 
 BLIND: Final = {True: "quorum.blind", False: "quorum.seen"}
 """The rules by which a line loses and regains all its fresh vantages."""
-
-
-class Weights(NamedTuple):
-    """Raw and full weight of every line in 1/1000 point, and why ordinary rules are suspended (or empty)."""
-
-    raw: Mapping[LineId, int]
-    full: Mapping[LineId, int]
-    panic: str
-
-
-def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, now_ms: int = 0) -> list[Candidate]:
-    """The lines as the guard sees them at the end of the tick `now_ms`."""
-    is_tiered = rules.policy != _WEIGHTED
-    return [
-        Candidate(
-            line.id,
-            line.base,
-            row.breaker.gate,
-            row.zone,
-            row.judgement.faults,
-            line.drained or row.obeys.forced == "open",
-            line.capacity,
-            is_tiered and not line.roles.isdisjoint(_LOWER),
-            row.incident,
-            raw_milli(line.base, row.judgement.faults, 1_000, rules.faults),
-            now_ms - row.ok_ms <= rules.tick_ms,
-            row.held,
-        )
-        for line, row in ((line, rows[line.id]) for line in lines)
-    ]
-
-
-def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> list[Share]:
-    """The lines as a policy sees them; a held line has the floor's faults, whatever it gathered."""
-    return [
-        Share(
-            line.base,
-            line.roles,
-            row.judgement.health,
-            row.breaker.gate,
-            rules.faults.cap if row.held else row.judgement.faults,
-            share_milli(row.breaker, rules.breaker),
-        )
-        for line, row in ((line, rows[line.id]) for line in lines)
-    ]
-
-
-def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> Weights:
-    """Drain first, then policy over breaker, faults and ramp, then fail-open. Unenforced rules leave health's weights."""
-    taking = [line for line in lines if not line.drained and rows[line.id].obeys.forced != "open"]
-    now = shares(taking, rows, rules)
-    well = [Share(share.base, share.roles, Health.HEALTHY, Gate.CLOSED, 0, 1_000) for share in now]
-    total = full_milli(well, rules.policy)
-    full = dict(zip((line.id for line in taking), spread(well, rules.policy, total, rules.faults), strict=True))
-    if not rules.enforce:
-        return Weights(full, full, "")
-    if least := fail_open(candidates(lines, rows, rules)):
-        return Weights(least, full, "fail_open")
-    raw = dict(zip((line.id for line in taking), spread(now, rules.policy, total, rules.faults), strict=True))
-    return Weights(raw, full, "last_line" if any(row.held for row in rows.values()) else "")
 
 
 def standing(line: Line, row: Row, found: Weights, rules: Rules) -> Standing:
@@ -101,12 +41,20 @@ def standing(line: Line, row: Row, found: Weights, rules: Rules) -> Standing:
         weight=weight,
         raw_milli=raw,
         score=0 if gate is Gate.OPEN else score(raw, found.full.get(line.id, 0)),
-        reason="operator.drain" if line.drained else row.reason,
+        reason="operator.drain" if line.drained else _reason(line, row, found),
         window=row.breaker.window if tried else 0,
         since_ms=row.since_ms,
         next_ms=_next_ms(row, rules),
         blind=row.blind,
+        incident=row.incident,
     )
+
+
+def _reason(line: Line, row: Row, found: Weights) -> str:
+    """The row's own reason, else what moved its weight although nothing is wrong with it."""
+    if found.panic == "panic" and row.breaker.gate is Gate.OPEN and row.lively:
+        return PANIC
+    return POURED if not row.reason and line.id in found.poured else row.reason
 
 
 def _next_ms(row: Row, rules: Rules) -> int | None:
@@ -124,22 +72,24 @@ def _next_ms(row: Row, rules: Rules) -> int | None:
 
 def is_news(before: Standing, after: Standing) -> bool:
     """Whether `after` is worth publishing: any state, any cut, any raise of two points, or full weight reached."""
-    if (before.health, before.gate, before.step, before.window, before.blind) != (
-        after.health,
-        after.gate,
-        after.step,
-        after.window,
-        after.blind,
-    ):
+    if _state(before) != _state(after):
         return True
     grown = after.weight - before.weight
     return grown < 0 or grown >= _SMALLEST_RAISE or (grown > 0 and after.raw_milli == after.weight * 1_000)
+
+
+def _state(of: Standing) -> tuple[Health, Gate, int, int, bool, str]:
+    return of.health, of.gate, of.step, of.window, of.blind, of.incident
 
 
 def rule_of(last: Standing, after: Standing, rule: str, rules: Rules) -> str:
     """The rule to name for a change: the row's own, else faults or the policy that moved its weight."""
     if rule:
         return rule
+    if last.incident != after.incident:
+        return _GROUP[bool(after.incident)]
+    if after.reason in (POURED, PANIC):
+        return after.reason
     if after.gate is Gate.OPEN and after.weight and rules.enforce:
         return "guard.fail_open"
     if after.health is Health.DRAINING and last.health is not Health.DRAINING:

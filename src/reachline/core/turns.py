@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reachline.core.breaker import count, count_synthetic, trip
 from reachline.core.guard import allowed
-from reachline.core.publish import candidates
 from reachline.core.row import Row, chance, is_quiet, is_well
 from reachline.core.rules import Rules
+from reachline.core.spreading import candidates
 from reachline.core.usual import learnt
 from reachline.model import Health, Kind, Line, LineId, Outcome, Reading
 

@@ -1,68 +1,122 @@
-"""Weights of one scope, kept current line by line. Where a policy couples its lines, or a rule is suspended, all are made anew.
+"""Weights of one scope, kept current line by line. Where lines are coupled, or a rule is suspended, all are made anew.
 
-Nothing here decides: whatever is remade alone is what `publish.weights` would say of it.
+They are coupled by a policy, by capacities that some line may reach, and by panic. Nothing here decides: whatever is remade
+alone is what `spreading.weights` would say of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
-from reachline.core.publish import Weights, shares, weights
+from reachline.core.guard import is_panic
 from reachline.core.row import Row
 from reachline.core.rules import Rules
+from reachline.core.spreading import UNCOUPLED, Weights, flag_of, is_taking, shares, weights
 from reachline.core.tiers import full_milli, own_part
+from reachline.core.weigh import MILLI
 from reachline.model import Gate, Line, LineId
 
 __all__ = ["Weighing"]
-
-_UNCOUPLED: Final = ("weighted",)
-"""The policy under which a line's weight depends on no other line's state, only on the sum of all bases."""
 
 
 class Weighing:
     """Remembers of each line what the next tick needs. Written by its board only."""
 
     def __init__(self) -> None:
-        self._full: Mapping[LineId, int] = {}
-        self._panic = ""
+        self._last = Weights({}, {}, "")
+        self._offered = 0
         self._bases = self._points = 0
+        self._own: dict[LineId, int] = {}
+        """Of each line that no operator took out, what its own state leaves of its base…"""
+        self._sum = 0
+        """…and all of that together."""
         self._open: set[LineId] = set()
-        """Of the lines that no operator drained, those whose breaker refuses…"""
-        self._usable = 0
-        """…and how many there are of them in all."""
-        self._held: set[LineId] = set()
+        """Of these, the lines whose breaker refuses…"""
+        self._tried: set[LineId] = set()
+        """…and those that return."""
+        self._held: dict[LineId, str] = {}
+        """What the guard holds, and by which rule."""
+        self._heaviest: Line | None = None
+        """The line that reaches its capacity first."""
 
-    def all(self, lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules) -> Weights:
+    def all(
+        self, lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules, *, offered: int = 0
+    ) -> Weights:
         """Every line's weight."""
-        usable = [line for line in lines.values() if not line.drained]
-        self._usable, self._bases = len(usable), sum(line.base for line in usable)
-        self._points = full_milli(shares(usable, rows, rules), rules.policy)
-        self._open = {line.id for line in usable if rows[line.id].breaker.gate is Gate.OPEN}
-        self._held = {line for line in lines if rows[line].held}
-        found = weights(tuple(lines.values()), rows, rules)
-        self._full, self._panic = found.full, found.panic
-        return found
+        taking = [line for line in lines.values() if is_taking(line, rows[line.id])]
+        now = shares(taking, rows, rules)
+        self._bases, self._points = sum(line.base for line in taking), full_milli(now, rules.policy)
+        self._own, self._sum = {}, 0
+        self._open, self._tried, self._held = set(), set(), {}
+        for line in taking:
+            self._own[line.id] = 0
+        if self._bases:
+            self._note(taking, rows, rules)
+        filling = (line for line in taking if line.capacity)
+        self._heaviest = max(
+            filling, key=lambda line: (line.base * MILLI // (line.capacity or 1), line.id), default=None
+        )
+        self._offered = offered
+        self._last = weights(tuple(lines.values()), rows, rules, offered=offered)
+        return self._last
 
     def moved(
-        self, moved: Collection[LineId], lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules
+        self,
+        moved: Collection[LineId],
+        lines: Mapping[LineId, Line],
+        rows: Mapping[LineId, Row],
+        rules: Rules,
+        *,
+        offered: int = 0,
     ) -> Weights | None:
         """The weights of lines that moved since the last time; None where those of others may have moved with them."""
-        self._note(moved, lines, rows)
-        is_alone = rules.policy == _UNCOUPLED and rules.enforce and self._bases
-        if not is_alone or self._panic == "fail_open" or len(self._open) == self._usable:
+        if rules.policy != UNCOUPLED or not rules.enforce or not self._bases:
             return None
-        taking = [lines[line] for line in moved if not lines[line].drained]
-        found = zip(taking, shares(taking, rows, rules), strict=True)
-        raw = {line.id: own_part(share, self._points, self._bases, rules.faults) for line, share in found}
-        self._panic = "last_line" if self._held else ""
-        return Weights(raw, self._full, self._panic)
+        taking = [lines[line] for line in moved if is_taking(lines[line], rows[line])]
+        if any(line.id not in self._own for line in taking):
+            return None
+        self._note(taking, rows, rules)
+        was, self._offered = self._last, offered
+        if (
+            self._is_suspended(rules)
+            or was.panic in ("fail_open", "panic")
+            or was.poured
+            or self._may_fill(offered, rules)
+        ):
+            return None
+        raw = {line.id: self._own[line.id] for line in taking}
+        self._last = Weights(raw, was.full, flag_of(set(self._held.values()), is_lost=False))
+        return self._last
 
-    def _note(self, moved: Collection[LineId], lines: Mapping[LineId, Line], rows: Mapping[LineId, Row]) -> None:
-        for line in moved:
-            row = rows[line]
-            _keep(self._open, line, there=row.breaker.gate is Gate.OPEN and not lines[line].drained)
-            _keep(self._held, line, there=row.held)
+    def follows(self, offered: int, rules: Rules) -> bool:
+        """Whether other traffic than the last time may move weights, though no line moved."""
+        if offered == self._offered or self._heaviest is None:
+            return False
+        return bool(self._last.poured) or self._last.panic == "panic" or self._may_fill(offered, rules)
+
+    def _is_suspended(self, rules: Rules) -> bool:
+        is_lost = is_panic(self._sum, self._points, rules.guard)
+        return len(self._open) == len(self._own) or is_lost or (rules.breaker.share_steps and bool(self._tried))
+
+    def _may_fill(self, offered: int, rules: Rules) -> bool:
+        """Whether the line that reaches its capacity first might, even at its full weight."""
+        line = self._heaviest
+        if line is None or not offered or not rules.acts("capacity"):
+            return False
+        return offered * line.base * MILLI > rules.guard.fill_milli * (line.capacity or 0) * self._sum
+
+    def _note(self, taking: Collection[Line], rows: Mapping[LineId, Row], rules: Rules) -> None:
+        for line, share in zip(taking, shares(list(taking), rows, rules), strict=True):
+            own = own_part(share, self._points, self._bases, rules.faults)
+            self._sum += own - self._own[line.id]
+            self._own[line.id] = own
+            row = rows[line.id]
+            _keep(self._open, line.id, there=row.breaker.gate is Gate.OPEN)
+            _keep(self._tried, line.id, there=row.breaker.gate in (Gate.HALF_OPEN, Gate.RAMP))
+            if row.held:
+                self._held[line.id] = row.guard
+            else:
+                self._held.pop(line.id, None)
 
 
 def _keep(lines: set[LineId], line: LineId, *, there: bool) -> None:

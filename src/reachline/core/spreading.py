@@ -1,0 +1,190 @@
+"""The weight of every line, in this order: drain, breaker, policy, faults, ramp, capacity, guard. Rounding up is the publisher's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from reachline.core.breaker import share_milli
+from reachline.core.guard import Candidate, fail_open, is_panic
+from reachline.core.pour import Vessel, Will, is_enough, poured
+from reachline.core.row import Row
+from reachline.core.rules import Rules
+from reachline.core.tiers import Share, full_milli, spread
+from reachline.core.weigh import MILLI, raw_milli
+from reachline.model import Gate, Health, Line, LineId, Role
+
+__all__ = ["UNCOUPLED", "Weights", "candidates", "flag_of", "is_taking", "shares", "weights"]
+
+UNCOUPLED: Final = ("weighted",)
+"""The policy under which a line's weight depends on no other line's state, only on the sum of all bases."""
+_LOWER: Final = (Role.BACKUP, Role.RESERVE)
+_TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
+_FULL: Final = 1_000
+
+
+class Weights(NamedTuple):
+    """Raw and full weight of every line in 1/1000 point, why ordinary rules are suspended (or empty), and whose weight
+    was moved by what lines can carry.
+    """
+
+    raw: Mapping[LineId, int]
+    full: Mapping[LineId, int]
+    panic: str
+    poured: frozenset[LineId] = frozenset()
+
+
+def is_taking(line: Line, row: Row) -> bool:
+    """Whether no operator took the line out."""
+    return not line.drained and row.obeys.forced != "open"
+
+
+def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, now_ms: int = 0) -> list[Candidate]:
+    """The lines as the guard sees them at the end of the tick `now_ms`."""
+    is_tiered = rules.policy != UNCOUPLED
+    return [
+        Candidate(
+            line.id,
+            line.base,
+            row.breaker.gate,
+            row.zone,
+            row.judgement.faults,
+            not is_taking(line, row),
+            line.capacity,
+            is_tiered and not line.roles.isdisjoint(_LOWER),
+            row.incident,
+            raw_milli(line.base, row.judgement.faults, _FULL, rules.faults),
+            now_ms - row.ok_ms <= rules.tick_ms,
+            row.held,
+        )
+        for line, row in ((line, rows[line.id]) for line in lines)
+    ]
+
+
+def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> list[Share]:
+    """The lines as a policy sees them; a held line has the floor's faults, whatever it gathered."""
+    return [
+        Share(
+            line.base,
+            line.roles,
+            row.judgement.health,
+            row.breaker.gate,
+            rules.faults.cap if row.held else row.judgement.faults,
+            share_milli(row.breaker, rules.breaker),
+        )
+        for line, row in ((line, rows[line.id]) for line in lines)
+    ]
+
+
+def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, offered: int = 0) -> Weights:
+    """All lines' weights; `offered` is what they are asked to carry, in 1/1000 call a second. Unenforced rules leave
+    health's weights.
+    """
+    taking = [line for line in lines if is_taking(line, rows[line.id])]
+    now = shares(taking, rows, rules)
+    well = [Share(share.base, share.roles, Health.HEALTHY, Gate.CLOSED, 0, _FULL) for share in now]
+    total = full_milli(well, rules.policy)
+    full = dict(zip((line.id for line in taking), spread(well, rules.policy, total, rules.faults), strict=True))
+    if not rules.enforce:
+        return Weights(full, full, "")
+    if least := fail_open(candidates(lines, rows, rules)):
+        return Weights(least, full, "fail_open")
+    raw = _spread(now, total, rules)
+    is_lost = is_panic(sum(raw), sum(full.values()), rules.guard)
+    if is_lost and rules.acts("guard") and not _rest_carries(taking, rows, offered):
+        raw = _spread([_revived(share, rows[line.id]) for line, share in zip(taking, now, strict=True)], total, rules)
+    else:
+        is_lost = False
+    found = _poured(taking, rows, raw, rules, offered)
+    moved = frozenset(line.id for line, was, now_is in zip(taking, raw, found, strict=True) if was != now_is)
+    found_by_line = dict(zip((line.id for line in taking), found, strict=True))
+    return Weights(
+        found_by_line,
+        full,
+        flag_of({rows[line.id].guard for line in taking if rows[line.id].held}, is_lost=is_lost),
+        moved,
+    )
+
+
+def flag_of(guards: set[str], *, is_lost: bool) -> str:
+    """Why ordinary rules are suspended, the most urgent first, by the guard's rules that hold some line."""
+    if "guard.last_line" in guards:
+        return "last_line"
+    if is_lost or "guard.panic" in guards:
+        return "panic"
+    return "blast" if guards else ""
+
+
+def _spread(now: Sequence[Share], total: int, rules: Rules) -> list[int]:
+    if rules.breaker.share_steps and rules.policy == UNCOUPLED:
+        now = _as_shares(now, rules)
+    return spread(now, rules.policy, total, rules.faults)
+
+
+def _as_shares(now: Sequence[Share], rules: Rules) -> list[Share]:
+    """The lines with the steps of those that return solved to be shares of all traffic, at most their own full weight."""
+    steps = sum(share.step_milli for share in now if share.gate in _TRIED)
+    others = sum(
+        raw_milli(share.base, share.faults, share.step_milli, rules.faults) for share in now if share.gate not in _TRIED
+    )
+    if not others or steps >= _FULL:
+        return list(now)
+    whole = others * _FULL // (_FULL - steps)
+    return [
+        share._replace(step_milli=min(_FULL, whole * share.step_milli // (share.base * MILLI)))
+        if share.gate in _TRIED and share.base
+        else share
+        for share in now
+    ]
+
+
+def _revived(share: Share, row: Row) -> Share:
+    """In panic a line that is open, but alive, gets what its faults leave of it."""
+    return share._replace(gate=Gate.CLOSED, step_milli=_FULL) if row.lively else share
+
+
+def _rest_carries(lines: Sequence[Line], rows: Mapping[LineId, Row], offered: int) -> bool:
+    """Whether the healthy lines are known to carry what is offered: then the loss of the others is no reason to panic."""
+    well = [line for line in lines if rows[line.id].judgement.health is Health.HEALTHY and not rows[line.id].held]
+    return is_enough([Vessel(0, line.capacity) for line in well], offered)
+
+
+def _poured(lines: Sequence[Line], rows: Mapping[LineId, Row], raw: list[int], rules: Rules, offered: int) -> list[int]:
+    """The weights as capacities allow; between groups of `ab_groups` only what the reserve cannot carry goes back."""
+    if not (offered and rules.acts("capacity") and any(line.capacity for line in lines)):
+        return raw
+    vessels = [Vessel(weight, line.capacity, _will(rows[line.id])) for line, weight in zip(lines, raw, strict=True)]
+    fill = rules.guard.fill_milli
+    if rules.policy[:1] != ("ab_groups",):
+        return poured(vessels, offered, fill)
+    reserve = [Role.RESERVE in line.roles for line in lines]
+    vessels = _within_reserve(vessels, reserve, offered, fill)
+    found = [0] * len(lines)
+    total = sum(vessel.weight for vessel in vessels)
+    for group in (False, True):
+        places = [place for place, is_reserve in enumerate(reserve) if is_reserve is group]
+        own = [vessels[place] for place in places]
+        load = offered * sum(vessel.weight for vessel in own) // total if total else 0
+        for place, weight in zip(places, poured(own, load, fill), strict=True):
+            found[place] = weight
+    return found
+
+
+def _within_reserve(vessels: Sequence[Vessel], reserve: Sequence[bool], offered: int, fill_milli: int) -> list[Vessel]:
+    """The reserve group with no more than it can carry, the rest back with the traffic group."""
+    lent = [vessel for vessel, is_reserve in zip(vessels, reserve, strict=True) if is_reserve]
+    total, out = sum(vessel.weight for vessel in vessels), sum(vessel.weight for vessel in lent)
+    kept = total - out
+    if not kept or not out or any(vessel.capacity is None for vessel in lent):
+        return list(vessels)
+    most = min(out, total * fill_milli * sum(vessel.capacity or 0 for vessel in lent) // offered)
+    return [
+        vessel._replace(weight=vessel.weight * (most if is_reserve else total - most) // (out if is_reserve else kept))
+        for vessel, is_reserve in zip(vessels, reserve, strict=True)
+    ]
+
+
+def _will(row: Row) -> Will:
+    if row.held or row.breaker.gate is not Gate.CLOSED:
+        return Will.BOUND
+    return Will.TAKES if row.judgement.health in (Health.HEALTHY, Health.UNKNOWN) else Will.YIELDS
