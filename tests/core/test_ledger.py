@@ -365,7 +365,7 @@ def test_a_degraded_tick_holds_the_ramp_and_costs_it_no_weight() -> None:
         tick(ledger, number, "HHH")
     assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
 
-    for number in range(14, 20):
+    for number in range(14, 16):
         play(ledger, number, ("DHH", 200, 0, (0, 1, 2)))
 
     standing = ledger.board.standings[A]

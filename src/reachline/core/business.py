@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from reachline.core.cusum import NOTHING, Evidence
 from reachline.core.rules import BusinessRules, Limit, Rules
-from reachline.core.scope import NONE, Cause, Key, Seen, causes, is_kept, of_outcome, summed
+from reachline.core.scope import NONE, Cause, Key, Seen, causes, is_kept, is_suspect, of_outcome, summed
 from reachline.core.zone import is_over
 from reachline.model import LineId, Outcome, Zone
 
@@ -120,7 +120,7 @@ class Business:
         wanted = min(rules.business.clients, len({client for _, span in self.spans for client in span.clients}))
         if whole.calls < rules.business.minimum or len(callers) < wanted:
             return UNKNOWN._replace(calls=whole.calls, clients=len(callers))
-        found = self._causes(line, [span for _, span in self.spans], rules)
+        found = self._causes(line, [span for _, span in self.spans], rules) if is_suspect(whole) else ()
         kept = {
             aspect: self._kept(spans, line, aspect, found) if found else whole for aspect in ("failed", "slow", "crawl")
         }
@@ -133,7 +133,9 @@ class Business:
         whole = newest.sums.get(line)
         if whole is None:
             return NOTHING
-        found = self._causes(line, [span for _, span in self.spans], rules) or self._causes(line, [newest], rules)
+        found: tuple[Cause, ...] = ()
+        if is_suspect(whole):
+            found = self._causes(line, [span for _, span in self.spans], rules) or self._causes(line, [newest], rules)
         failed = self._kept([newest], line, "failed", found) if found else whole
         slow = self._kept([newest], line, "slow", found) if found else whole
         crawl = self._kept([newest], line, "crawl", found) if found else whole

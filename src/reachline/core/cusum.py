@@ -102,6 +102,11 @@ class Evidence(NamedTuple):
                 whole = self.attempts if self.timed is None else self.timed
                 return self.slow if what == "slow" else self.crawl, whole
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to judge by."""
+        return bool(self.attempts or self.timed)
+
     def plus(self, other: Evidence) -> Evidence:
         """Both together."""
         timed = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from reachline.core import kept
 from reachline.core import rules as rules_record
 from reachline.core.breaker import Breaker
 from reachline.core.cusum import Asked, Evidence
@@ -72,7 +73,7 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         LineId(line): {VantageId(vantage): Evidence(*seen) for vantage, seen in told.items()}
         for line, told in document["pending"].items()
     }
-    ledger.calls = {LineId(line): Evidence(*seen) for line, seen in document["calls"].items()}
+    kept.thawed(document["kept"], document["calls"], ledger)
     ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}
     ledger.called = {LineId(line) for line in document["called"]}

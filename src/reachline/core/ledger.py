@@ -11,13 +11,12 @@ from itertools import groupby
 
 from reachline.core import freeze, looking
 from reachline.core.board import Board
-from reachline.core.cusum import NOTHING, Evidence, asked, zone_of
 from reachline.core.groups import Groups
+from reachline.core.hearing import Hearing, Told, named
 from reachline.core.obey import Turned, overruled, turned
 from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
 from reachline.core.publish import BLIND
-from reachline.core.quorum import Tally
 from reachline.core.row import Row, Stepped, is_quiet, noted, step
 from reachline.core.rules import Rules
 from reachline.core.tick import Closed, LineView, Taken, change
@@ -32,8 +31,6 @@ from reachline.model import (
     Snapshot,
     VantageId,
     Version,
-    Vote,
-    Zone,
 )
 
 __all__ = ["Closed", "Ledger", "LineView"]
@@ -68,8 +65,7 @@ class Ledger:
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
-        self.calls: dict[LineId, Evidence] = {}
-        """`fast` mode: what these came to since the last tick."""
+        self.hearing = Hearing()
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
 
@@ -83,6 +79,7 @@ class Ledger:
         self, vantage: VantageId, readings: Iterable[tuple[LineId, Reading]], *, now_ms: int, doubt: int = 0
     ) -> None:
         """One vantage's readings; a line's kinds stand next to each other and replace what this vantage said of it."""
+        self.poll.heartbeat(vantage, now_ms, self.rules)
         for line, group in groupby(readings, key=lambda item: item[0]):
             if line in self.lines:
                 kinds = tuple(reading for _, reading in group)
@@ -92,20 +89,14 @@ class Ledger:
                     decides = deciding(self.lines[line])
                     self._put(line, probed(self.rows[line], kinds, decides, now_ms, self.rules))
 
-    def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:  # noqa: ARG002
-        """What one client's calls came to, counted into trial windows; timeouts and server errors fail a trial too.
-
-        `client` and `now_ms` name the evidence for rules that weigh business against probes; none of these reads them.
-        """
+    def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:
+        """What one client's calls came to: counted into trial windows, and evidence of the business's own."""
         for seen in rows:
             row = self.rows.get(seen.line)
             if row is not None:
                 self._put(seen.line, called(row, seen, now_ms, self.rules))
                 self.called.add(seen.line)
-                if self.rules.questions:
-                    failed = seen.failed + seen.late + seen.errors
-                    come = Evidence(seen.ok + failed, failed)
-                    self.calls[seen.line] = self.calls.get(seen.line, NOTHING).plus(come)
+                self.hearing.outcome(client, seen)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""
@@ -122,7 +113,7 @@ class Ledger:
         self.poll = self.poll.moved(self.lines, names, rules, now_ms)
         self.restless = looking.restless(self.rows, rules)
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
-        self.calls = {line: seen for line, seen in self.calls.items() if line in self.rows}
+        self.hearing.moved(names)
         self.members(vantages)
 
     def order(self, order: Order) -> None:
@@ -136,12 +127,14 @@ class Ledger:
     def close(self, now_ms: int) -> Closed:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
         ordered = self._obey(now_ms)
-        touched = sorted(looking.unquiet(self) | looking.due(self, now_ms) | ordered.keys())
+        troubled = self.hearing.turn(now_ms, self.rules)
+        touched = sorted(looking.unquiet(self, troubled) | looking.due(self, now_ms) | ordered.keys())
         before = {line: ordered[line].before if line in ordered else self.rows[line] for line in touched}
-        heard = {line: self.poll.counted(line, now_ms, self.rules) for line in touched}
         if self.groups.lines is not self.lines:
             self.groups = Groups(self.lines, self.rows, self.rules)
-        steps = self.groups.in_turn(before, {line: self._step(line, heard[line], now_ms) for line in touched})
+        asked = {line: self.groups.warned(line, self.rows[line]) for line in touched}
+        told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
+        steps = self.groups.in_turn(before, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
         wishes = [line for line, done in steps.items() if done.wants]
         self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=0, now_ms=now_ms))
@@ -157,10 +150,9 @@ class Ledger:
             news = self.board.post(
                 self.lines, self.rows, self.rules, moved=None if self.stale else moved, now_ms=now_ms
             )
-            taken = Taken(before, self.rows, heard, steps, self.fresh, ordered)
+            taken = Taken(before, self.rows, told, steps, self.fresh, ordered)
             changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
         self.fresh, self.called, self.stale = set(), set(), False
-        self.calls, self.poll.pending = {}, {}
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in sorted(before) if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, tuple(changes), looking.seal(self, sealed, now_ms))
@@ -213,27 +205,14 @@ class Ledger:
         else:
             self.restless.add(line)
 
-    def _step(self, line: LineId, heard: tuple[Tally, tuple[Vote, ...]], now_ms: int) -> Stepped:
+    def _step(self, line: LineId, told: Told, now_ms: int) -> Stepped:
         """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
-        found, votes = heard
-        row = self.groups.warned(line, self.rows[line])
-        if line not in self.fresh:
-            found = found._replace(zone=Zone.N, has_quorum=False)
-        if self.rules.questions and (found.has_quorum or line in self.calls):
-            row = self._ask(line, row, found, now_ms)
-            found = found._replace(zone=zone_of(row.asked, self.rules.questions))
-        done = overruled(step(line, row, found, votes=votes, now_ms=now_ms, rules=self.rules))
+        done = step(line, told.row, told.found, votes=told.votes, now_ms=now_ms, rules=self.rules)
+        done = overruled(named(done, told))
         blind = self.poll.is_blind(line, now_ms, self.rules)
         if blind is done.row.blind:
             return done
         return done._replace(row=done.row._replace(blind=blind), rule=done.rule or BLIND[blind])
-
-    def _ask(self, line: LineId, row: Row, found: Tally, now_ms: int) -> Row:
-        """`fast` mode: the row with what has been heard and called since the last tick added up."""
-        heard = self.poll.heard(line, now_ms, self.rules) if found.has_quorum else {}
-        patience = 2 if found.is_lone else 1
-        calls = self.calls.get(line, NOTHING)
-        return row._replace(asked=asked(row.asked, heard, self.rules.questions, calls=calls, patience=patience))
 
 
 def _by_id(lines: Sequence[Line]) -> dict[LineId, Line]:

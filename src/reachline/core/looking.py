@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from reachline.core.breaker import CLOSED
+from reachline.core.conflict import CALM
 from reachline.core.orders import covering, next_ms
 from reachline.core.row import Row, due_ms, is_quiet
 from reachline.core.rules import Rules
 from reachline.core.still import flat
 from reachline.core.tick import LineView
+from reachline.core.trust import WHOLE
 from reachline.model import LineId
 
 if TYPE_CHECKING:
@@ -26,7 +29,21 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
     row, ballots = ledger.rows[line], ledger.poll.ballots_of(line)
     found, _ = ledger.poll.counted(line, now_ms, ledger.rules)
     orders, due_at = covering(ledger.book, ledger.told[line]), due_ms(row, ledger.rules)
-    return LineView(ledger.lines[line], row, ledger.board.standings[line], found, ballots, due_at, orders)
+    hearing = ledger.hearing
+    matter = hearing.matters.get(line, CALM)
+    return LineView(
+        ledger.lines[line],
+        row,
+        ledger.board.standings[line],
+        found,
+        ballots,
+        due_at,
+        orders,
+        word=hearing.business.word(line, matter.held, ledger.rules),
+        matter=matter,
+        trusts=tuple((name, trust) for name, _ in ballots if (trust := ledger.poll.credit.of(name)) != WHOLE),
+        plane_ms=hearing.plane_ms,
+    )
 
 
 def deadline(ledger: Ledger) -> int | None:
@@ -39,10 +56,10 @@ def deadline(ledger: Ledger) -> int | None:
     return min(moments, default=None)
 
 
-def unquiet(ledger: Ledger) -> set[LineId]:
-    """Lines with news that could change them; most lines at most ticks are not among them."""
-    troubled = {line for line, seen in ledger.calls.items() if seen.failed}
-    return (ledger.fresh | ledger.called) & (ledger.poll.doubtful | ledger.restless | troubled)
+def unquiet(ledger: Ledger, troubled: AbstractSet[LineId]) -> set[LineId]:
+    """Lines with news that could change them; most lines at most ticks are not among them. `troubled` are those by their calls."""
+    news = ledger.fresh | ledger.called
+    return news & (ledger.poll.doubtful | ledger.restless | ledger.hearing.matters.keys() | troubled)
 
 
 def due(ledger: Ledger, now_ms: int) -> set[LineId]:

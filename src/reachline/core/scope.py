@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 from reachline.model import Outcome
 
-__all__ = ["ASPECTS", "NONE", "Cause", "Key", "Seen", "causes", "is_apart", "is_kept", "of_outcome", "summed"]
+__all__ = [
+    "ASPECTS",
+    "NONE",
+    "Cause",
+    "Key",
+    "Seen",
+    "causes",
+    "is_apart",
+    "is_kept",
+    "is_suspect",
+    "of_outcome",
+    "summed",
+]
 
 
 class Seen(NamedTuple):
@@ -92,6 +104,11 @@ def is_apart(mine: tuple[int, int], other: tuple[int, int], z_milli: int) -> boo
         return False
     bad, whole = hits + other_hits, of + other_of
     return ahead * ahead * whole * 1_000_000 >= z_milli * z_milli * of * other_of * bad * (whole - bad)
+
+
+def is_suspect(seen: Seen) -> bool:
+    """Whether these calls are bad enough in any aspect to ask whose fault it is."""
+    return any(_is_bad(seen.of(aspect), enter) for aspect, enter in ASPECTS.items())
 
 
 def causes(rows: Mapping[Key, Seen], services: Mapping[str, Seen], z_milli: int) -> tuple[Cause, ...]:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from reachline.core import rules as rules_record
 from reachline.core.cusum import Evidence
+from reachline.core.kept import Kept, call_rows, kept, others
 from reachline.core.orders import Book
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
@@ -43,7 +44,7 @@ class Still(NamedTuple):
     rows: Mapping[LineId, Row]
     ballots: Mapping[LineId, Mapping[VantageId, Ballot]]
     pending: Mapping[LineId, Mapping[VantageId, Evidence]]
-    calls: Mapping[LineId, Evidence]
+    kept: Kept
     heard_ms: Mapping[LineId, int]
     vantages: frozenset[VantageId]
     fresh: frozenset[LineId]
@@ -77,7 +78,7 @@ def still(ledger: Ledger) -> Still:
         rows=dict(ledger.rows),
         ballots=dict(poll.ballots),
         pending=dict(poll.pending),
-        calls=dict(ledger.calls),
+        kept=kept(ledger),
         heard_ms=dict(poll.heard_ms),
         vantages=poll.vantages,
         fresh=frozenset(ledger.fresh),
@@ -96,10 +97,10 @@ def slices(state: Still) -> Iterator[bytes]:
     yield b'{"ballots":'
     yield from _object(state.ballots, lambda cast: cast)
     yield b',"called":' + _json(sorted(state.called)) + b',"calls":'
-    yield from _object(state.calls, lambda seen: seen)
+    yield from _array(call_rows(state.kept), lambda row: row)
     yield b',"fresh":' + _json(sorted(state.fresh)) + b',"heard":'
     yield from _array(state.heard_ms.items(), lambda item: item)
-    yield b',"issued_ms":' + _json(state.issued_ms) + b',"lines":'
+    yield b',"issued_ms":' + _json(state.issued_ms) + b',"kept":' + _json(others(state.kept)) + b',"lines":'
     yield from _array(state.lines.values(), shown_line)
     yield b',"orders":' + _json(state.book) + b',"panic":' + _json(state.panic) + b',"pending":'
     yield from _object(state.pending, lambda told: told)
@@ -128,7 +129,7 @@ def _object(values: Mapping[LineId, _T], shown: Callable[[_T], object]) -> Itera
     yield b"}"
 
 
-def _array(values: Collection[_T], shown: Callable[[_T], object]) -> Iterator[bytes]:
+def _array(values: Iterable[_T], shown: Callable[[_T], object]) -> Iterator[bytes]:
     yield b"["
     left, comma = iter(values), b""
     while part := [shown(value) for value in islice(left, _SLICE)]:

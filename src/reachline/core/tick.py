@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from reachline.core.business import UNKNOWN, Word
+from reachline.core.conflict import CALM, Matter
+from reachline.core.hearing import Told, business_facts
 from reachline.core.obey import Turned
 from reachline.core.orders import Order
 from reachline.core.publish import facts_of, rule_of
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped, due_ms
 from reachline.core.rules import Rules
-from reachline.model import Change, Fact, Line, LineId, Snapshot, Standing, VantageId, Vote
+from reachline.core.trust import Trust
+from reachline.model import Change, Fact, Line, LineId, Snapshot, Standing, VantageId
 
 __all__ = ["Closed", "LineView", "Taken", "change"]
 
@@ -36,6 +40,14 @@ class LineView(NamedTuple):
     due_ms: int | None
     orders: tuple[Order, ...] = ()
     """Those that name the line, oldest first."""
+    word: Word = UNKNOWN
+    """What the business says of it…"""
+    matter: Matter = CALM
+    """…and its quarrel with the vantages."""
+    trusts: tuple[tuple[VantageId, Trust], ...] = ()
+    """Of its vantages that are not trusted fully."""
+    plane_ms: int | None = None
+    """Since when the observers' own plane is broken, or None."""
 
 
 class Taken(NamedTuple):
@@ -43,7 +55,7 @@ class Taken(NamedTuple):
 
     before: Mapping[LineId, Row]
     after: Mapping[LineId, Row]
-    heard: Mapping[LineId, tuple[Tally, tuple[Vote, ...]]]
+    told: Mapping[LineId, Told]
     steps: Mapping[LineId, Stepped]
     fresh: Collection[LineId]
     ordered: Mapping[LineId, Turned] = MappingProxyType({})
@@ -53,17 +65,18 @@ class Taken(NamedTuple):
 def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules) -> Change:
     """One line's decision with all that it rests on."""
     line, row = now.line, taken.after[now.line]
-    done, (seen, votes) = taken.steps.get(line), taken.heard.get(line, (None, ()))
-    tally = seen if line in taken.fresh else None
+    done, heard = taken.steps.get(line), taken.told.get(line)
+    tally = heard.found if heard and line in taken.fresh else None
     told = taken.ordered.get(line)
     order = (told.order if told else 0) or row.obeys.gate
     facts = facts_of(taken.before.get(line, row), row, tally, due_ms(row, rules), rules)
+    facts += business_facts(heard) if heard else ()
     return Change(
         line=line,
         at_ms=now_ms,
         before=was,
         after=now,
         rule=rule_of(was, now, told.rule if told else done.rule if done else "", rules),
-        votes=votes,
+        votes=heard.votes if heard else (),
         facts=(*facts, Fact("order", order)) if order else facts,
     )

@@ -1,0 +1,184 @@
+"""What the judge is told of each line in one tick: the vantages' vote, the business's word, and which of the two is used.
+
+One `Hearing` a ledger, written by it only: it keeps the business's calls, the quarrels of lines, and since when lines are bad.
+Every formula lives elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from reachline.core.business import UNKNOWN, Business, Word
+from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
+from reachline.core.credit import Result
+from reachline.core.cusum import NOTHING, asked, speaks_against, zone_of
+from reachline.core.poll import Poll
+from reachline.core.quorum import Tally
+from reachline.core.row import Row, Stepped
+from reachline.core.rules import Rules
+from reachline.model import Fact, Line, LineId, Outcome, Vote, Zone
+
+__all__ = ["Hearing", "Told", "business_facts", "named"]
+
+
+class Told(NamedTuple):
+    """What the judge is told of one line: its row with sums and counters as they are now, and the common zone."""
+
+    row: Row
+    found: Tally
+    votes: tuple[Vote, ...] = ()
+    word: Word = UNKNOWN
+    matter: Matter = CALM
+    zone: Zone = Zone.N
+    """Before a broken observers' plane made nothing of it."""
+    seen: Zone = Zone.N
+    """What the vantages say by themselves."""
+    lost: bool | None = None
+    """The vantages lost a quarrel just now: what the business says, well or not."""
+
+    @property
+    def is_business(self) -> bool:
+        """Whether a bad zone is the business's doing: no majority of vantages says so."""
+        return self.zone in (Zone.D, Zone.F) and self.seen in (Zone.H, Zone.N) and bool(self.word.metric)
+
+
+class Hearing:
+    """The business's calls, each line's quarrel (calm ones are not kept), and bad lines with the ms they turned bad at."""
+
+    def __init__(self) -> None:
+        self.business = Business()
+        self.matters: dict[LineId, Matter] = {}
+        self.turned: dict[LineId, int] = {}
+        self.plane_ms: int | None = None
+        """Since when all lines are bad at once though calls go well: nothing is believed of them."""
+
+    def outcome(self, client: str, row: Outcome) -> None:
+        """One row of one client."""
+        self.business.add(client, row)
+
+    def turn(self, now_ms: int, rules: Rules) -> set[LineId]:
+        """A tick ends: lines with new calls that could change them."""
+        self.business.turn(now_ms, rules.business)
+        suspects = self.business.suspects()
+        if rules.questions:
+            suspects = {
+                line for line in suspects if speaks_against(self.business.evidence(line, rules), rules.questions)
+            }
+        return suspects | (self.matters.keys() & self.business.newest.rows.keys())
+
+    def moved(self, names: Mapping[LineId, LineId]) -> None:
+        """Lines under other names: each as it was called before (empty: it is new); others are forgotten."""
+        self.business.keep(names)
+        now = {old: new for new, old in names.items() if old}
+        self.matters = {now[line]: matter for line, matter in self.matters.items() if line in now}
+        self.turned = {now[line]: at_ms for line, at_ms in self.turned.items() if line in now}
+
+    def tell(
+        self,
+        rows: Mapping[LineId, Row],
+        fresh: Collection[LineId],
+        poll: Poll,
+        lines: Mapping[LineId, Line],
+        *,
+        now_ms: int,
+        rules: Rules,
+    ) -> dict[LineId, Told]:
+        """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
+        told = {
+            line: self._one(line, row, line in fresh, poll, now_ms=now_ms, rules=rules) for line, row in rows.items()
+        }
+        self._turn_bad(told, now_ms)
+        usable = [line for line in lines.values() if not line.drained] if 2 * len(self.turned) > len(lines) else []
+        words = {line: one.word for line, one in told.items()}
+        is_broken = rules.acts("business") and is_plane(self.turned, [line.id for line in usable], words)
+        self.plane_ms = (now_ms if self.plane_ms is None else self.plane_ms) if is_broken else None
+        if is_broken:
+            told = {line: one._replace(found=one.found._replace(zone=Zone.N)) for line, one in told.items()}
+        poll.learn({line: _result(one, now_ms, rules) for line, one in told.items() if line in fresh}, now_ms, rules)
+        return told
+
+    def _one(self, line: LineId, row: Row, is_fresh: bool, poll: Poll, *, now_ms: int, rules: Rules) -> Told:
+        found, votes = poll.counted(line, now_ms, rules)
+        if not is_fresh:
+            found = found._replace(zone=Zone.N, has_quorum=False)
+        was, seen = self.matters.get(line, CALM), found.zone
+        word = self.business.word(line, was.held, rules)
+        matter = after(was, word, seen, now_ms, rules.business)
+        self._keep(line, matter)
+        lost = word.zone is Zone.H if matter.overrides and not was.overrides else None
+        lost, used = (lost, word) if rules.acts("business") else (None, UNKNOWN)
+        found = found._replace(is_seconded=used.zone is Zone.F)
+        if rules.questions:
+            row, zone = self._summed(line, row, found, poll, now_ms=now_ms, rules=rules)
+        else:
+            row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
+        return Told(row, found._replace(zone=zone), votes, word, matter, zone, seen, lost)
+
+    def _summed(
+        self, line: LineId, row: Row, found: Tally, poll: Poll, *, now_ms: int, rules: Rules
+    ) -> tuple[Row, Zone]:
+        """`fast` mode: vantages and calls add up in the same sums; a quarrel only moves trust."""
+        calls = self.business.evidence(line, rules) if rules.acts("business") else NOTHING
+        if not found.has_quorum and not calls.is_any:
+            return row, found.zone
+        heard = poll.heard(line, now_ms, rules) if found.has_quorum else {}
+        patience = 2 if found.is_lone else 1
+        row = row._replace(asked=asked(row.asked, heard, rules.questions, calls=calls, patience=patience))
+        return row, zone_of(row.asked, rules.questions)
+
+    def _keep(self, line: LineId, matter: Matter) -> None:
+        if matter == CALM:
+            self.matters.pop(line, None)
+        else:
+            self.matters[line] = matter
+
+    def _turn_bad(self, told: Mapping[LineId, Told], now_ms: int) -> None:
+        for line, one in told.items():
+            zone = one.seen if one.seen is not Zone.N else one.zone
+            if zone in (Zone.D, Zone.F):
+                self.turned.setdefault(line, now_ms)
+            elif zone is Zone.H:
+                self.turned.pop(line, None)
+
+
+def _chosen(
+    row: Row, seen: Zone, word: Word, matter: Matter, is_blind: bool, *, now_ms: int, rules: Rules
+) -> tuple[Row, Zone]:
+    """`literal` mode: the vote, or the business where it is believed instead, or is all there is."""
+    if word.zone is Zone.N:
+        return row, seen
+    if is_overriding(matter, now_ms, rules.business):
+        return row._replace(judgement=taken_over(row.judgement, matter)), word.zone
+    return row, word.zone if is_blind and seen is Zone.N else seen
+
+
+def _result(one: Told, now_ms: int, rules: Rules) -> Result:
+    """What the tick found of a line, for those who voted on it."""
+    if not one.found.has_quorum or one.found.zone is Zone.N:
+        return Result(None, one.lost)
+    if rules.acts("business") and is_overriding(one.matter, now_ms, rules.business) and one.word.zone is not Zone.N:
+        return Result(one.word.zone is Zone.H, one.lost)
+    return Result(one.seen is Zone.H, one.lost)
+
+
+def named(done: Stepped, told: Told) -> Stepped:
+    """The step with the business named where it was not the vantages' doing."""
+    if not told.is_business or not done.rule.startswith("vote."):
+        return done
+    return done._replace(rule=f"business.{told.word.metric}.{done.rule.rpartition('.')[2]}")
+
+
+def business_facts(told: Told) -> tuple[Fact, ...]:
+    """The numbers of the business behind a decision: its deciding count, the quarrel, and what was not held against the line."""
+    word, matter = told.word, told.matter
+    if word.zone is Zone.N:
+        return ()
+    found = [Fact("business_calls", word.calls), Fact("business_clients", word.clients)]
+    if word.metric:
+        found += [Fact("business_bad", word.numerator), Fact("business_of", word.denominator)]
+        found += [Fact("business_limit_milli", word.limit), Fact("business_ticks", matter.bad)]
+    if matter.conflicts:
+        found.append(Fact("conflict_ticks", matter.conflicts))
+    found += [Fact(f"excused.{cause.kind}.{cause.name}.{cause.aspect}", 1) for cause in word.causes]
+    return tuple(found)
