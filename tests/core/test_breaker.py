@@ -119,3 +119,101 @@ def test_a_deadline_is_the_first_moment_that_moves_the_breaker(row: Breaker) -> 
     assert due is not None
     assert moved(row, due - 1)[0] is row
     assert moved(row, due)[0] is not row
+
+
+RATIO = BreakerRules(jitter_milli=0, fail_milli=10)
+
+
+def seen(row: Breaker, *reports: tuple[int, int], rules: BreakerRules = RATIO) -> Breaker:
+    """The row after ticks that each brought so many calls ok and failed."""
+    for ok, failed in reports:
+        row = told(count(row, window=row.window, ok=ok, failed=failed, rules=rules), rules)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("ok", "failed", "gate"),
+    [(997, 3, Gate.RAMP), (990, 10, Gate.RAMP), (970, 30, Gate.OPEN), (47, 3, Gate.OPEN), (2, 2, Gate.HALF_OPEN)],
+    ids=["0.3 %", "1 % is not above 1 %", "3 %", "3 of 50", "two are never enough"],
+)
+def test_where_a_rate_is_asked_for_failures_must_show_one(ok: int, failed: int, gate: Gate) -> None:
+    assert moved(seen(in_trial(), (ok, failed)), 30_000, rules=RATIO)[0].gate is gate
+
+
+def test_the_plain_threshold_stands_where_no_rate_is_asked_for() -> None:
+    assert moved(seen(in_trial(), (997, 3), rules=RULES), 30_000)[0].gate is Gate.OPEN
+
+
+def test_a_line_is_held_against_twice_its_usual_failure_rate() -> None:
+    row = seen(in_trial(), (970, 30))
+
+    assert advance(row, Zone.H, 30_000, jitter=0, rules=RATIO, usual_milli=10)[0].gate is Gate.OPEN
+    assert advance(row, Zone.H, 30_000, jitter=0, rules=RATIO, usual_milli=15)[0].gate is Gate.RAMP
+
+
+def test_three_failures_in_a_row_fail_whatever_the_rate() -> None:
+    row = seen(in_trial(), (900, 0), (0, 2))
+
+    assert moved(row, 20_000, rules=RATIO)[0].gate is Gate.HALF_OPEN
+    assert moved(seen(row, (0, 1)), 20_000, rules=RATIO)[0].gate is Gate.OPEN
+    assert moved(seen(row, (50, 1)), 20_000, rules=RATIO)[0].gate is Gate.HALF_OPEN, "calls between them went well"
+
+
+def test_a_busy_line_with_usual_failures_climbs_every_step() -> None:
+    row = in_trial()
+    for _ in range(5):
+        for tick in range(15):
+            row = seen(row, (13_745, 55))
+            row, rule = moved(row, row.since_ms + 2_000 * (tick + 1), rules=RATIO)
+        assert rule == "breaker.window_passed" or rule.startswith("breaker.window_passed")
+
+    assert row.gate is Gate.CLOSED
+
+
+def test_inside_a_tick_the_order_of_reports_cannot_matter() -> None:
+    reports = [(1_500, 0), (0, 9), (10, 2)]
+
+    results = set()
+    for order in (reports, reports[::-1], [reports[1], reports[0], reports[2]]):
+        row = in_trial()
+        for ok, failed in order:
+            row = count(row, window=1, ok=ok, failed=failed, rules=RULES)
+        results.add(told(row, RULES))
+
+    assert results == {in_trial(ok=1_000, failed=8, told_ok=1_000, told_failed=8)}
+
+
+def test_probes_that_fail_fill_no_starved_window() -> None:
+    fair = count_synthetic(in_trial(ok=10), 200, 2, now_ms=300_000, rules=RULES)
+    poor = count_synthetic(in_trial(ok=10), 200, 12, now_ms=300_000, rules=RULES)
+
+    assert moved(fair, 300_000)[0].gate is Gate.RAMP
+    assert moved(poor, 300_000)[0] is poor
+    assert advance(poor, Zone.H, 300_000, jitter=0, rules=RULES, usual_milli=25)[0].gate is Gate.RAMP
+
+
+def test_a_first_opening_may_be_tried_early_once_the_line_is_seen_well() -> None:
+    rules = BreakerRules(jitter_milli=0, early_ms=20_000)
+    first, again = trip(CLOSED, 0, jitter=0, rules=rules), trip(Breaker(reopens=1), 0, jitter=0, rules=rules)
+
+    def tried(row: Breaker, now_ms: int, zone: Zone = Zone.H, *, steady: bool = True, by: BreakerRules = rules) -> bool:
+        return advance(row, zone, now_ms, jitter=0, rules=by, steady=steady)[0].gate is Gate.HALF_OPEN
+
+    assert tried(first, 20_000)
+    assert not tried(first, 19_999)
+    assert not tried(first, 20_000, steady=False)
+    assert not tried(first, 20_000, Zone.D)
+    assert not tried(again, 20_000), "not after a failed return"
+    assert not tried(first, 20_000, by=RULES), "only where it is asked for"
+    assert deadline(first, rules, zone=Zone.H, steady=True) == 20_000
+
+
+def test_a_line_that_waits_for_its_group_has_no_deadline() -> None:
+    row = trip(CLOSED, 0, jitter=0, rules=RULES)
+
+    assert deadline(row, RULES, zone=Zone.H) == 60_000
+    assert deadline(row._replace(waits=True), RULES, zone=Zone.H) is None
+
+
+def test_a_closed_breaker_remembers_traffic_only_where_it_has_something_to_forgive() -> None:
+    assert count(CLOSED, window=0, ok=5, failed=0, rules=RULES) is CLOSED
