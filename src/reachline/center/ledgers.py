@@ -22,7 +22,7 @@ class Compiled(NamedTuple):
 
     def is_in_force(self, ledger: Ledger, vantages: frozenset[VantageId]) -> bool:
         """Whether the ledger already follows this."""
-        same_lines = tuple(sorted(self.lines, key=lambda line: line.id)) == tuple(ledger.lines.values())
+        same_lines = tuple(sorted(self.lines, key=lambda line: line.id)) == tuple(ledger.told.values())
         return same_lines and digest(self.rules) == digest(ledger.rules) and vantages == ledger.poll.vantages
 
 

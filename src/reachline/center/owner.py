@@ -21,7 +21,8 @@ from reachline.core.rules import Rules
 from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
 from reachline.net.waiting import within
 from reachline.store.journal import Journal
-from reachline.store.records import Members, Outcomes, Reconfigured, Record, Reported, Ticked
+from reachline.store.records import Members, Ordered, Outcomes, Reconfigured, Record, Reported, Ticked, Undone
+from reachline.store.recover import feed
 from reachline.wire import view
 from reachline.wire.frame import Report
 
@@ -159,6 +160,20 @@ class Owner:
         if ledger is None or line not in ledger.board.standings or line not in ledger.rows:
             return None
         return ledger.view(line, self._board.clock()), ledger.rules
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    @property
+    def ledgers(self) -> Mapping[Scope, Ledger]:
+        """To be read."""
+        return self._ledgers
+
+    def told(self, record: Ordered | Undone) -> int:
+        """An operator's word, in force at the next tick, which does not wait; the journal's sequence number."""
+        number = self._append(record)
+        feed(self._ledgers[record.scope], record)
+        self._renewed.add(record.scope)
+        return number
 
     # -- who and what --------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from reachline.center.hold import Hold
 from reachline.center.intake import Intake
 from reachline.center.ledgers import Compiled, compiled
 from reachline.center.mesh import Meshing, MeshRules, MeshSeen
+from reachline.center.orders import Orders
 from reachline.center.owner import Owner
 from reachline.center.reloading import Documents, Source, digest
 from reachline.center.remembered import remembered
@@ -37,6 +38,7 @@ from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, kernel, rpc
 from reachline.store.journal import Journal, Recovered, recover
+from reachline.store.orders import given
 from reachline.wire.frame import Plan
 from reachline.wire.mesh import KEY
 
@@ -82,6 +84,7 @@ class _Parts(NamedTuple):
     board: Board
     stream: Stream
     owner: Owner
+    orders: Orders
     intake: Intake
     documents: Documents
     mesh: Meshing
@@ -168,6 +171,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     holds = {scope: Hold(since_ms=now_ms) for scope in ledgers if scope in recovered.ledgers}
     owner = Owner(board=board, stream=stream, journal=journal, ledgers=ledgers, holds=holds)
     owner.begin(wanted)
+    orders = Orders(owner=owner, board=board, past=given(document.center.journal))
     documents = Documents(document, options.source, options.environ, board)
 
     def plan(agent: Agent, number: int) -> Plan:
@@ -187,7 +191,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         options.adopted(document)
 
     documents.apply = apply
-    return _Parts(board, stream, owner, intake, documents, mesh)
+    return _Parts(board, stream, owner, orders, intake, documents, mesh)
 
 
 def _ledgers(wanted: Mapping[Scope, Compiled], recovered: Recovered, board: Board, now_ms: int) -> dict[Scope, Ledger]:
@@ -265,6 +269,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
     return Desk(
         board=parts.board,
         owner=parts.owner,
+        orders=parts.orders,
         stream=parts.stream,
         document=lambda: parts.documents.current,
         explain=explainer.explain,

@@ -12,12 +12,14 @@ from typing import Final
 from reachline.core import words
 from reachline.core.breaker import Breaker
 from reachline.core.ledger import LineView
+from reachline.core.orders import Action, Order
 from reachline.core.quorum import needed
 from reachline.core.rules import BreakerRules, Rules
 from reachline.model import Change, Fact, Gate, Health, LineId, Standing, Vote, Zone
 
 __all__ = ["Explanation", "explain"]
 
+_KEPT: Final = {"open": "open", "close": "closed"}
 _EARLIER: Final = 60
 """Changes told besides the deciding one: an incident with its ramp, one weight a tick, fits; like ones are told together."""
 
@@ -48,6 +50,8 @@ class Explanation:
     """What would change it besides."""
     earlier: tuple[Change, ...]
     """Newest first, without the deciding one."""
+    orders: tuple[Order, ...] = ()
+    """Operators' orders that name the line now, oldest first."""
 
 
 def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: int) -> Explanation:
@@ -75,6 +79,7 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
         next=comes,
         otherwise=_otherwise(view, rules),
         earlier=tuple(change for change in newest_first if change is not deciding)[:_EARLIER],
+        orders=view.orders,
     )
 
 
@@ -178,5 +183,8 @@ def _otherwise(view: LineView, rules: Rules) -> tuple[str, ...]:
     if row.blind:
         found.append(f"{needed(view.tally.configured)} fresh vantages would let it be judged again")
     if view.line.drained:
-        found.append("an operator ends the draining (`drained: false`)")
+        drains = [f"undo {order.number}" for order in view.orders if order.action is Action.DRAIN]
+        found.append(f"an operator ends the draining (`{' and '.join(drains) or 'drained: false'}`)")
+    if row.obeys.forced:
+        found.append(f"an operator ends order {row.obeys.gate}, which keeps it {_KEPT[row.obeys.forced]}")
     return tuple(found)

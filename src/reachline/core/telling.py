@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from reachline.core import words
 from reachline.core.explain import Explanation
+from reachline.core.orders import Order
 from reachline.core.vitals import Beside
 from reachline.model import Change, Seconds, Vote
 
@@ -27,6 +28,8 @@ def text(found: Explanation, clock: Clock, beside: Sequence[Beside] = ()) -> str
     decided = f" at {clock(found.decided_ms)}" if found.decided_ms is not None else ""
     lines = [f"{found.line} is {words.state(standing)}; {weight}, since {clock(standing.since_ms)} ({ago})."]
     lines += ["", f"Why    {found.rule or 'no rule'}{decided}: {found.because}.", *_cast(found.votes)]
+    if found.orders:
+        lines += ["", *(f"{head:7}{_order(one, found.now_ms, clock)}" for head, one in _headed(found.orders))]
     if beside:
         lines += ["", *_beside(beside)]
     lines += ["", f"Now    {found.seen}.", *_cast(found.current)]
@@ -52,6 +55,21 @@ def _beside(said: Sequence[Beside]) -> list[str]:
         head = _INDENT if rows else "Beside   "
         rows.append(f"{head}at {when} {vantage}: {', '.join(one.text for one in group)}")
     return rows
+
+
+def _headed(orders: Sequence[Order]) -> Iterator[tuple[str, Order]]:
+    for place, one in enumerate(reversed(orders)):
+        yield "" if place else "Orders", one
+
+
+def _order(order: Order, now_ms: int, clock: Clock) -> str:
+    """Who asked what, until when and why: `drain, order 3 by local until 16:03:22 (in 2 h), because works.`"""
+    what = f"{order.action.value} {order.weight}" if order.weight else order.action.value
+    until = "until it is undone"
+    if order.until_ms is not None:
+        until = f"until {clock(order.until_ms)} (in {words.duration(order.until_ms - now_ms)})"
+    why = f", because {order.why}" if order.why else ""
+    return f"{what}, order {order.number} by {order.by} on {order.target} {until}{why}."
 
 
 def _earlier(changes: Iterable[Change], clock: Clock) -> list[str]:
@@ -101,9 +119,22 @@ def document(
         "next": None if found.next_ms is None else unix(found.next_ms),
         "comes": found.next,
         "otherwise": list(found.otherwise),
+        "orders": [_ordered(one, unix) for one in found.orders],
         "earlier": [{"at": unix(one.at_ms), "rule": one.rule, "move": words.move(one)} for one in found.earlier],
         "beside": [{"vantage": one.vantage, "at": one.at, "text": one.text} for one in beside],
         "text": text(found, clock, beside),
+    }
+
+
+def _ordered(order: Order, unix: Callable[[int], Seconds]) -> dict[str, object]:
+    return {
+        "id": order.number,
+        "action": order.action.value,
+        "target": order.target,
+        "by": order.by,
+        "reason": order.why,
+        "since": unix(order.since_ms),
+        "until": None if order.until_ms is None else unix(order.until_ms),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reachline.center.board import Board
 from reachline.center.mesh import MeshSeen
+from reachline.center.orders import Orders
 from reachline.center.owner import Owner
 from reachline.center.stream import Stream
 from reachline.doors.settings import Document
@@ -22,6 +23,7 @@ class Desk:
 
     board: Board
     owner: Owner
+    orders: Orders
     stream: Stream
     document: Callable[[], Document]
     explain: Callable[[LineId, Seconds | None], Awaitable[Mapping[str, object]]]

@@ -1,0 +1,293 @@
+"""Orders of operators: looked at on a copy first, refused where they leave nothing, then journalled and given to the ledgers.
+
+Keeps what was ordered, those orders that are over too. Renders rows and effects; decides nothing about lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from reachline.center.api.refused import RefusedError
+from reachline.center.board import Board
+from reachline.center.owner import LOCAL, Owner, Principal
+from reachline.core.ledger import Ledger
+from reachline.core.orders import Action, Order, reaches
+from reachline.core.preview import Foreseen, foreseen
+from reachline.core.still import Still, slices, still
+from reachline.model import Line, LineId, Scope, Seconds
+from reachline.store.orders import Given
+from reachline.store.records import Ordered, Undone
+from reachline.wire import ordering
+from reachline.wire.ordering import Asked
+
+__all__ = ["Orders"]
+
+log = logging.getLogger("reachline.center")
+
+_KEPT: Final = 1_000
+"""Orders remembered besides those in force: more than a year of an operator's days."""
+_MOST: Final = 1_000
+"""Orders in force at a time: each tick that changes any looks at each of them for each line."""
+
+
+class _Wanted(NamedTuple):
+    """What one scope would be told."""
+
+    order: Order | None
+    undo: tuple[int, ...]
+
+
+class Orders:
+    """Orders given, by number. Written on the center's loop only."""
+
+    def __init__(self, *, owner: Owner, board: Board, past: Iterable[Given] = ()) -> None:
+        self._owner = owner
+        self._board = board
+        self._given = {one.order.number: one for one in past}
+        for scope, ledger in owner.ledgers.items():
+            for order in ledger.book.given:
+                known = self._given.get(order.number) or Given(order=order, scopes=())
+                scopes = tuple(dict.fromkeys((*known.scopes, scope)))
+                self._given[order.number] = replace(known, order=order, scopes=scopes)
+        self._giving = asyncio.Lock()
+        """Guards nothing but the order of requests: what one foresees holds when it is carried out."""
+
+    async def place(self, asked: Asked, *, dry_run: bool, principal: Principal = LOCAL) -> ordering.PlacedDocument:
+        """The order, in force at the next tick, with what it does; RefusedError where it cannot be."""
+        async with self._giving:
+            found = self._found(asked.target)
+            if asked.action is None:
+                return await self._undrain(asked, found, dry_run=dry_run, principal=principal)
+            if len(self.in_force()) >= _MOST:
+                raise RefusedError(409, "too_many_orders", f"{_MOST} orders are in force", "undo some first")
+            order = self._order(asked, principal)
+            effects = await self._foreseen(dict.fromkeys(found, _Wanted(order, ())))
+            _refuse(order, found, effects, force=asked.force)
+            journalled = True
+            if not dry_run:
+                journalled = await self._give(order, tuple(found))
+            rows = [] if dry_run else [self._row(self._given[order.number])]
+            return self._document(rows, effects, dry_run=dry_run, journalled=journalled)
+
+    async def undo(
+        self, number: int, *, reason: str = "", dry_run: bool = False, principal: Principal = LOCAL
+    ) -> ordering.PlacedDocument:
+        """The order ends at the next tick; RefusedError where there is none of that number in force."""
+        async with self._giving:
+            known = self._given.get(number)
+            if known is None:
+                numbers = ", ".join(str(one.order.number) for one in self.in_force()[-10:]) or "none"
+                raise RefusedError(404, "unknown_order", f"there is no order {number}", f"in force: {numbers}")
+            if (ended_ms := known.ended_ms(self._board.clock())) is not None:
+                how = f"undone by {known.undone_by}" if known.undone_ms is not None else "its time was over"
+                ago = round((self._board.clock() - ended_ms) / 1_000)
+                told = f"order {number} ended {ago} s ago: {how}"
+                raise RefusedError(409, "order_over", told, "GET /api/v1/orders tells which are in force")
+            return await self._end((known,), reason, dry_run=dry_run, principal=principal)
+
+    def in_force(self) -> tuple[Given, ...]:
+        """Orders in force, oldest first."""
+        now_ms = self._board.clock()
+        return tuple(one for _, one in sorted(self._given.items()) if one.ended_ms(now_ms) is None)
+
+    def counts(self) -> Mapping[Action, int]:
+        """How many of each kind are in force."""
+        return Counter(one.order.action for one in self.in_force())
+
+    def rows(self, *, over: bool) -> list[ordering.OrderRow]:
+        """Orders as they are shown, newest first; with `over` those that ended too."""
+        shown = (one for _, one in sorted(self._given.items())) if over else self.in_force()
+        return [self._row(one) for one in shown][::-1]
+
+    async def _undrain(
+        self, asked: Asked, found: Mapping[Scope, tuple[Line, ...]], *, dry_run: bool, principal: Principal
+    ) -> ordering.PlacedDocument:
+        """Every drain order ends that drains nothing but the target's lines."""
+        within = {line.id for lines in found.values() for line in lines}
+        drains = [one for one in self.in_force() if one.order.action is Action.DRAIN]
+        ending = tuple(one for one in drains if set(self._lines(one)) <= within)
+        if ending:
+            return await self._end(ending, asked.why, dry_run=dry_run, principal=principal)
+        wider = [one for one in drains if set(self._lines(one)) & within]
+        if wider:
+            order = wider[-1].order
+            told = f"{asked.target} is drained by order {order.number} on {order.target}, with other lines"
+            raise RefusedError(409, "drained_with_others", told, f"undo {order.number} ends that one")
+        drained = any(line.drained for lines in found.values() for line in lines)
+        hint = "the document says `drained: true`" if drained else "GET /api/v1/orders tells which orders are in force"
+        raise RefusedError(409, "not_drained", f"no order drains {asked.target}", hint)
+
+    async def _end(
+        self, ending: Sequence[Given], why: str, *, dry_run: bool, principal: Principal
+    ) -> ordering.PlacedDocument:
+        numbers = tuple(one.order.number for one in ending)
+        scopes = {scope for one in ending for scope in one.scopes if scope in self._owner.ledgers}
+        effects = await self._foreseen(dict.fromkeys(sorted(scopes, key=str), _Wanted(None, numbers)))
+        journalled, now_ms = True, self._board.clock()
+        if not dry_run:
+            last = 0
+            for one in ending:
+                for scope in one.scopes:
+                    if scope in self._owner.ledgers:
+                        undone = Undone(scope=scope, at_ms=now_ms, number=one.order.number, by=principal, why=why)
+                        last = self._owner.told(undone)
+                ended = replace(one, undone_ms=now_ms, undone_by=principal, undone_why=why)
+                self._given[one.order.number] = ended
+                log.info("order_undone", extra={"order": one.order.number, "principal": principal, "reason": why})
+            journalled = await self._owner.disk.stored(last)
+        rows = [self._row(self._given[number]) for number in numbers]
+        return self._document(rows, effects, dry_run=dry_run, journalled=journalled)
+
+    def _order(self, asked: Asked, principal: Principal) -> Order:
+        """The order with the next number; numbers of clusters that have left the document are not used again either."""
+        now_ms = self._board.clock()
+        last = max((ledger.book.last for ledger in self._owner.ledgers.values()), default=0)
+        assert asked.action is not None
+        return Order(
+            number=max(last, *self._given, 0) + 1,
+            action=asked.action,
+            target=asked.target,
+            by=principal,
+            why=asked.why,
+            since_ms=now_ms,
+            until_ms=None if asked.lasts is None else now_ms + round(1_000 * asked.lasts),
+            weight=asked.weight,
+            force=asked.force,
+        )
+
+    async def _give(self, order: Order, scopes: tuple[Scope, ...]) -> bool:
+        """Whether the journal has it; it is in force either way."""
+        last, there = 0, tuple(scope for scope in scopes if scope in self._owner.ledgers)
+        now_ms = self._board.clock()
+        for scope in there:
+            last = self._owner.told(Ordered(scope=scope, at_ms=now_ms, order=order))
+        self._given[order.number] = Given(order=order, scopes=there)
+        self._forget()
+        log.info(
+            "order_given",
+            extra={"order": order.number, "action": order.action.value, "target": order.target, "principal": order.by,
+                   "reason": order.why, "force": order.force},
+        )  # fmt: skip
+        return await self._owner.disk.stored(last)
+
+    def _forget(self) -> None:
+        """The oldest of those that are over."""
+        now_ms = self._board.clock()
+        over = [number for number, one in sorted(self._given.items()) if one.ended_ms(now_ms) is not None]
+        for number in over[:-_KEPT]:
+            del self._given[number]
+
+    async def _foreseen(self, wanted: Mapping[Scope, _Wanted]) -> dict[Scope, Foreseen]:
+        """What each scope would publish; worked out beside the loop, on copies."""
+        now_ms = self._board.clock()
+        held = [(scope, still(self._owner.ledgers[scope]), one) for scope, one in wanted.items()]
+        return {scope: await asyncio.to_thread(_look, state, one, now_ms) for scope, state, one in held}
+
+    def _found(self, target: str) -> dict[Scope, tuple[Line, ...]]:
+        """The lines that a target names, by scope; 404 with the nearest names where there are none."""
+        found = {scope: lines for scope, ledger in self._ledgers() if (lines := reaches(target, ledger.told.values()))}
+        if found:
+            return found
+        names = self._names()
+        near = difflib.get_close_matches(target, names, n=5, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else f"there are, for example: {', '.join(names[:5])}"
+        told = f"no line, cluster, provider or group is named {target!r}"
+        raise RefusedError(404, "unknown_target", told, hint)
+
+    def _names(self) -> list[str]:
+        lines = [line for _, ledger in self._ledgers() for line in ledger.told.values()]
+        clusters = [scope.cluster for scope, _ in self._ledgers()]
+        providers = [f"provider:{line.provider}" for line in lines if line.provider]
+        groups = [f"group:{group}" for line in lines for group in line.groups]
+        return list(dict.fromkeys([*clusters, *(line.id for line in lines), *providers, *groups]))
+
+    def _ledgers(self) -> list[tuple[Scope, Ledger]]:
+        return sorted(self._owner.ledgers.items(), key=lambda item: item[0].cluster)
+
+    def _lines(self, one: Given) -> list[LineId]:
+        """The lines that an order names now."""
+        return [
+            line.id
+            for scope, ledger in self._ledgers()
+            if scope in one.scopes
+            for line in reaches(self._target(one, ledger), ledger.told.values())
+        ]
+
+    def _target(self, one: Given, ledger: Ledger) -> str:
+        """As the ledger has it: a line may have been renamed since."""
+        return next((each.target for each in ledger.book.given if each.number == one.order.number), one.order.target)
+
+    def _waiting(self, one: Given) -> list[str]:
+        """Lines that the order should open and that alone carry their cluster's traffic."""
+        if one.order.action is not Action.OPEN:
+            return []
+        return [
+            line
+            for scope, ledger in self._ledgers()
+            if scope in one.scopes
+            for line, obeys in sorted(ledger.wanted.items())
+            if obeys.gate == one.order.number != ledger.rows[line].obeys.gate
+        ]
+
+    def _row(self, one: Given) -> ordering.OrderRow:
+        order, ended_ms = one.order, one.ended_ms(self._board.clock())
+        state = "in_force" if ended_ms is None else "over" if one.undone_ms is None else "undone"
+        return {
+            "id": order.number,
+            "action": order.action.value,
+            "target": order.target,
+            "lines": list(self._lines(one)),
+            "waiting": self._waiting(one) if ended_ms is None else [],
+            "by": order.by,
+            "reason": order.why,
+            "since": self._unix(order.since_ms),
+            "until": None if order.until_ms is None else self._unix(order.until_ms),
+            "weight": order.weight if order.action is Action.WEIGHT else None,
+            "force": order.force,
+            "state": state,
+            "ended": None if ended_ms is None else self._unix(ended_ms),
+            "ended_by": one.undone_by,
+            "ended_reason": one.undone_why,
+        }
+
+    def _document(
+        self, rows: list[ordering.OrderRow], effects: Mapping[Scope, Foreseen], *, dry_run: bool, journalled: bool
+    ) -> ordering.PlacedDocument:
+        ticks = [self._owner.ledgers[scope].rules.tick_ms for scope in effects if scope in self._owner.ledgers]
+        return {
+            "dry_run": dry_run,
+            "orders": rows,
+            "effects": [ordering.effect(scope.cluster, found) for scope, found in effects.items()],
+            "within": max(ticks, default=0) / 1_000,
+            "journalled": journalled,
+        }
+
+    def _unix(self, at_ms: int) -> Seconds:
+        return round(self._board.origin + at_ms / 1_000, 3)
+
+
+def _look(state: Still, wanted: _Wanted, now_ms: int) -> Foreseen:
+    return foreseen(b"".join(slices(state)), order=wanted.order, undo=wanted.undo, now_ms=now_ms)
+
+
+def _refuse(
+    order: Order, found: Mapping[Scope, tuple[Line, ...]], effects: Mapping[Scope, Foreseen], *, force: bool
+) -> None:
+    """409 for what would leave a cluster without any line that carries traffic, unless it is meant."""
+    if force:
+        return
+    for scope, seen in effects.items():
+        if seen.leaves_nothing:
+            told = f"no line of {scope.cluster} would carry traffic any more"
+            raise RefusedError(409, "nothing_left", told, "say `force` if that is meant")
+    asked = {line.id for lines in found.values() for line in lines}
+    waiting = {line for seen in effects.values() for line in seen.waiting}
+    if order.action is Action.OPEN and asked <= waiting:
+        told = f"{order.target} is the last to carry traffic in its cluster"
+        raise RefusedError(409, "last_line", told, "bring another line back first, or say `force`")
