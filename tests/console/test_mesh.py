@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.console.chromium import visit
 
 from reachline.testing.stage import Stage, line_row
 
@@ -37,7 +38,7 @@ def test_the_matrix_tells_each_way_and_what_is_wrong_with_it_in_names_as_they_ar
         way("fra", "<b>nyc</b>", state="silent", silent=42.0, losing="forward"),
         way("<b>nyc</b>", "fra", state="stale", age=75.0),
     ) as there:
-        page.goto(there.url)
+        visit(page, there.url)
         table = page.get_by_role("table", name="Ways between agents")
 
         expect(table.get_by_role("columnheader")).to_have_text(["ams", "fra", "<b>nyc</b>"])
@@ -60,7 +61,7 @@ def test_many_agents_are_a_list_of_what_is_wrong(page: Page) -> None:
     ways = [way(one, other) for one in names for other in names if one != other]
     ways[0] = way("a00", "a01", losing="both", loss=0.03)
     with stage(names, *ways) as there:
-        page.goto(there.url)
+        visit(page, there.url)
         section = page.get_by_role("region", name="Between agents")
 
         expect(section.get_by_role("listitem")).to_have_count(1)
@@ -72,7 +73,7 @@ def test_many_agents_are_a_list_of_what_is_wrong(page: Page) -> None:
 def test_without_any_way_nothing_is_shown(page: Page) -> None:
     with stage(["ams"]) as there:
         with page.expect_response("**/api/v1/mesh"):
-            page.goto(there.url)
+            visit(page, there.url)
         expect(page.get_by_role("heading", name="Lines 1")).to_be_visible()
 
         expect(page.locator("#mesh")).to_be_hidden()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.console.chromium import browser
+from tests.console.chromium import browser, visit
 from tests.e2e.upped import Upped, environ
 
 from reachline.testing.parts import free_port
@@ -102,7 +102,7 @@ def test_a_newcomer_sees_the_whole_story_within_210_seconds(browser: Browser, ro
     path.write_text(text)
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     with Upped(str(path), "--demo", *ANY, directory=tmp_path) as running:
-        page.goto(running.url)
+        visit(page, running.url)
         east = page.locator('[role="row"][data-line="shop/east"]')
         demo = page.get_by_role("region", name="Demo")
         expect(demo).to_contain_text("real calls/s", timeout=30_000)
@@ -151,7 +151,7 @@ def test_eight_open_pages_are_all_live_and_grey_when_it_ends(other: Upped, brows
     context = browser.new_context()
     pages = [context.new_page() for _ in range(8)]
     for page in pages:
-        page.goto(other.url)
+        visit(page, other.url)
 
     for page in pages:
         expect(page.locator("#freshness")).to_contain_text("live", timeout=30_000)
