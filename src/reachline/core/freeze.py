@@ -10,6 +10,7 @@ from reachline.core import rules as rules_record
 from reachline.core.breaker import Breaker
 from reachline.core.cusum import Asked, Evidence
 from reachline.core.judge import Judgement
+from reachline.core.offered import Offered
 from reachline.core.orders import Action, Book, Obeys, Order
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
@@ -79,7 +80,9 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
     ledger.called = {LineId(line) for line in document["called"]}
     ledger.stale = document["stale"]
     published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
-    ledger.board.restore(published, document["panic"], ledger.lines, ledger.rows, ledger.rules)
+    ledger.offered = Offered(*document["offered"])
+    seen = (ledger.lines, ledger.rows, ledger.rules)
+    ledger.board.restore(published, document["panic"], *seen, offered=ledger.offered.level)
     return ledger
 
 

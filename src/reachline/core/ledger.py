@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from reachline.core import freeze, looking
+from reachline.core import freeze, looking, offered
 from reachline.core.board import Board
 from reachline.core.groups import Groups
 from reachline.core.hearing import Hearing, Told, named
@@ -66,6 +66,8 @@ class Ledger:
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
         self.hearing = Hearing()
+        self.offered = offered.NOTHING
+        """What the lines are asked to carry."""
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
 
@@ -97,6 +99,7 @@ class Ledger:
                 self._put(seen.line, called(row, seen, now_ms, self.rules))
                 self.called.add(seen.line)
                 self.hearing.outcome(client, seen)
+                self.offered = offered.counted(self.offered, seen.ok + seen.failed + seen.late + seen.errors)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""
@@ -137,7 +140,9 @@ class Ledger:
         steps = self.groups.in_turn(before, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
         wishes = [line for line, done in steps.items() if done.wants]
-        self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=0, now_ms=now_ms))
+        self.offered = offered.told(self.offered, now_ms)
+        load = self.offered.level
+        self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=load, now_ms=now_ms))
         for line in touched:
             rule = ordered[line].turn if line in ordered else ""
             self._put(line, noted(before[line], self.rows[line], rule or steps[line].rule, now_ms))
@@ -146,9 +151,9 @@ class Ledger:
             self._put(line, row)
         moved = {line for line in before if self.rows[line] != before[line]}
         last, changes = self.board.version, []
-        if moved or self.stale:
+        if moved or self.stale or self.board.follows(load, self.rules):
             news = self.board.post(
-                self.lines, self.rows, self.rules, moved=None if self.stale else moved, now_ms=now_ms
+                self.lines, self.rows, self.rules, moved=None if self.stale else moved, offered=load, now_ms=now_ms
             )
             taken = Taken(before, self.rows, told, steps, self.fresh, ordered)
             changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from reachline.core import rules as rules_record
 from reachline.core.cusum import Evidence
 from reachline.core.kept import Kept, call_rows, kept, others
+from reachline.core.offered import Offered
 from reachline.core.orders import Book
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
@@ -55,6 +56,7 @@ class Still(NamedTuple):
     panic: str
     issued_ms: int
     book: Book
+    offered: Offered
 
 
 def flat(value: Any) -> Any:
@@ -89,6 +91,7 @@ def still(ledger: Ledger) -> Still:
         panic=board.panic,
         issued_ms=board.issued_ms,
         book=ledger.book,
+        offered=ledger.offered,
     )
 
 
@@ -102,7 +105,15 @@ def slices(state: Still) -> Iterator[bytes]:
     yield from _array(state.heard_ms.items(), lambda item: item)
     yield b',"issued_ms":' + _json(state.issued_ms) + b',"kept":' + _json(others(state.kept)) + b',"lines":'
     yield from _array(state.lines.values(), shown_line)
-    yield b',"orders":' + _json(state.book) + b',"panic":' + _json(state.panic) + b',"pending":'
+    yield (
+        b',"offered":'
+        + _json(state.offered)
+        + b',"orders":'
+        + _json(state.book)
+        + b',"panic":'
+        + _json(state.panic)
+        + b',"pending":'
+    )
     yield from _object(state.pending, lambda told: told)
     yield b',"published":'
     yield from _object(state.standings, _standing)
