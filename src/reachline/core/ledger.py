@@ -137,7 +137,7 @@ class Ledger:
             self.groups = Groups(self.lines, self.rows, self.rules)
         asked = {line: self.groups.warned(line, self.rows[line]) for line in touched}
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
-        steps = self.groups.in_turn(before, {line: self._step(line, told[line], now_ms) for line in touched})
+        steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
         wishes = [line for line, done in steps.items() if done.wants]
         self.offered = offered.told(self.offered, now_ms)
