@@ -36,11 +36,12 @@ def test_half_of_a_cluster_may_be_open_and_no_more() -> None:
 
 
 def test_size_is_capacity_where_all_lines_have_one() -> None:
-    small, large = {"capacity": 10}, {"capacity": 90}
+    light, heavy = failed("x", capacity=10), failed("x", capacity=90)
+    small = [line(name, capacity=10) for name in "ab"]
 
-    assert verdict([failed("x", **small), opened("a", **small), line("b", **large)]) == ""
-    assert verdict([failed("x", **large), line("a", **small), line("b", **small)]) == BLAST
-    assert verdict([failed("x", **small), opened("a", **small), line("b")]) == BLAST, "unknown: base weights count"
+    assert verdict([light, opened("a", capacity=10), line("b", capacity=90)]) == ""
+    assert verdict([heavy, *small]) == BLAST
+    assert verdict([light, opened("a", capacity=10), line("b")]) == BLAST, "unknown: base weights count"
 
 
 def test_how_much_may_be_open_is_a_rule() -> None:
