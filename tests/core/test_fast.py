@@ -163,3 +163,41 @@ def test_a_checkpoint_keeps_what_has_added_up() -> None:
 
     assert other.a == (Health.UNHEALTHY, Gate.OPEN)
     assert other.ledger.freeze() == world.ledger.freeze()
+
+
+IDLE = WELL._replace(fresh_ok=0)
+"""Between two rounds: the window is there, nothing is new."""
+
+
+def staggered(tick: int, seen: Reading, *, every: int = 3) -> dict[VantageId, Reading]:
+    """Each vantage has a round in one of three ticks, not all in the same."""
+    return {one: seen if (tick + place) % every == 0 else IDLE for place, one in enumerate(FIVE)}
+
+
+def test_rounds_that_are_rarer_than_ticks_keep_their_quorum() -> None:
+    world = World()
+    for tick in range(15):
+        world.tick(of_a=staggered(tick, WELL))
+
+    assert world.a == (Health.HEALTHY, Gate.CLOSED)
+    for tick in range(6):
+        world.tick(of_a=staggered(tick, DEAD))
+
+    assert world.a == (Health.UNHEALTHY, Gate.OPEN)
+
+
+def test_one_sick_vantage_that_asks_more_often_than_the_others_moves_nothing() -> None:
+    world = healthy()
+    for tick in range(90):
+        world.tick(of_a=staggered(tick, WELL) | {FIVE[0]: DEAD})
+
+        assert world.a == (Health.HEALTHY, Gate.CLOSED)
+
+
+def test_a_vantage_whose_window_ran_dry_is_not_counted() -> None:
+    world = healthy()
+    dry = {vantage: Reading(WELL.kind) for vantage in FIVE[:3]}
+    for _ in range(10):
+        world.tick(of_a=dict.fromkeys(FIVE, DEAD) | dry)
+
+    assert world.a == (Health.HEALTHY, Gate.CLOSED), "two of five are no quorum"

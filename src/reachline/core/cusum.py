@@ -180,9 +180,10 @@ def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int
 def _trimmed(heard: Mapping[str, Said]) -> list[Said]:
     """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault.
 
+    Whoever is fresh is counted, though it saw nothing new in this tick: rounds are rarer than ticks.
     The worst is who complained most by the weight of its word: whoever is hardly heard any more leaves the place to another.
     """
-    told = sorted((item for item in heard.items() if item[1].seen.attempts), key=lambda item: item[0])
+    told = sorted(heard.items())
     if len(told) < _SPARE:
         return [said for _, said in told]
     worst = max(told, key=lambda item: item[1].suspicion * item[1].trust)

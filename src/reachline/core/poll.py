@@ -5,12 +5,14 @@ its ledger only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from reachline.core.credit import Credit, Result
-from reachline.core.cusum import Evidence, Said, suspicion
+from reachline.core.cusum import NOTHING, Evidence, Said, suspicion
 from reachline.core.quorum import Ballot, Tally, is_fresh, needed, total
-from reachline.core.rules import QuorumRules, Rules
+from reachline.core.rules import Limit, QuorumRules, Rules
 from reachline.core.silence import Beat, after, is_silent
 from reachline.core.trust import independent, rest_is_well, shared_by
 from reachline.core.zone import calm_of, evidence, is_calm, verdict
@@ -20,6 +22,9 @@ __all__ = ["Poll", "deciding"]
 
 _SELF_DECIDING: Final = {kind.value: frozenset({kind}) for kind in HELPERS}
 """Lines of these schemes have nothing but the helper kind, so it decides."""
+
+
+_NO_OWN: Final[Mapping[Kind, tuple[Limit, ...]]] = MappingProxyType({})
 
 
 def deciding(line: Line) -> frozenset[Kind]:
@@ -47,9 +52,17 @@ class Poll:
         self.beats[vantage] = after(self.beats.get(vantage), now_ms, _every_ms(rules.quorum))
 
     def cast(
-        self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
+        self,
+        vantage: VantageId,
+        line: Line,
+        kinds: tuple[Reading, ...],
+        *,
+        now_ms: int,
+        doubt: int,
+        rules: Rules,
+        own: Mapping[Kind, tuple[Limit, ...]] = _NO_OWN,
     ) -> bool:
-        """Replace what this vantage said of the line; whether it has an opinion at all."""
+        """Replace what this vantage said of the line; whether it has an opinion at all. `own` are the line's own limits."""
         ballots = self.ballots[line.id]
         last = ballots.get(vantage)
         if rules.questions:
@@ -57,7 +70,7 @@ class Poll:
         elif kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
             ballot = Ballot(Zone.H, 0, 0, _calm_vote(vantage, kinds[0]))
         else:
-            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line))
+            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line), own=own)
             ballot = Ballot(found.zone, 0, 0, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
         self.ballots[line.id] = {**ballots, vantage: ballot._replace(received_ms=now_ms, doubt=doubt)}
@@ -73,23 +86,28 @@ class Poll:
         self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], last: Ballot | None, rules: Rules
     ) -> Ballot:
         """The evidence goes to what is pending; the ballot says what this vantage by itself makes of it."""
-        seen, kind = evidence(kinds, deciding(line))
-        if kind is None:
+        decides = deciding(line)
+        seen, kind = evidence(kinds, decides)
+        if kind is None and (last is None or not any(map(partial(_speaks, decides=decides), kinds))):
             return Ballot(Zone.N, 0)
-        told = self.pending.get(line.id, {})
-        self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
         suspects = suspicion(last.suspicion if last else 0, seen, rules.questions)
         zone = Zone.D if 2 * suspects >= rules.questions[0].height else Zone.H
+        if kind is None:
+            # Between two rounds: nothing new, which takes nothing back.
+            vote = last.vote if last else None
+            return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects)
+        told = self.pending.get(line.id, {})
+        self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
         vote = Vote(vantage, zone, f"{kind}.failed", seen.failed, seen.attempts, 0)
         return Ballot(zone, 0, 0, vote, (), suspects)
 
     def heard(self, line: LineId, now_ms: int, rules: Rules) -> dict[str, Said]:
-        """`fast` mode: what the fresh vantages that count said since the last tick, by their trust."""
-        told, fresh = self.pending.get(line, {}), self._fresh(line, now_ms, rules.quorum)
+        """`fast` mode: what the fresh vantages that count said since the last tick, be it nothing, by their trust."""
+        told = self.pending.get(line, {})
         return {
-            vantage: Said(self.credit.weight(vantage, fresh[vantage].doubt), seen, fresh[vantage].suspicion)
-            for vantage, seen in told.items()
-            if vantage in fresh
+            vantage: Said(self.credit.weight(vantage, ballot.doubt), told.get(vantage, NOTHING), ballot.suspicion)
+            for vantage, ballot in self._fresh(line, now_ms, rules.quorum).items()
+            if ballot.zone is not Zone.N
         }
 
     def counted(self, line: LineId, now_ms: int, rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
@@ -192,6 +210,11 @@ class Poll:
 def _every_ms(rules: QuorumRules) -> int:
     """A heartbeat: a vote is fresh for two and a half of them."""
     return 2 * rules.fresh_ms // 5
+
+
+def _speaks(reading: Reading, decides: frozenset[Kind]) -> bool:
+    """Whether it is of something that was observed lately, by a kind that decides."""
+    return reading.kind in decides and not reading.void and reading.counts.attempts > 0
 
 
 def _is_bad(ballot: Ballot) -> bool:

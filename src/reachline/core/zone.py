@@ -6,6 +6,7 @@ Knows nothing of other vantages, of time or of what a verdict leads to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from reachline.core.cusum import NOTHING, Evidence
@@ -30,6 +31,7 @@ _ROUNDS: Final = 3
 _NEVER: Final = 2**31
 """Above every RTT a reading can hold: a limit that is never reached."""
 
+_NO_OWN: Final[Mapping[Kind, tuple[Limit, ...]]] = MappingProxyType({})
 _CALLS: Final = frozenset({Kind.HTTP, Kind.GRPC, Kind.REDIS})
 """Kinds that ask the service itself, beyond the connect."""
 
@@ -123,18 +125,20 @@ def verdict(
     rules: Rules,
     *,
     decides: frozenset[Kind] = frozenset(Kind) - HELPERS,
+    own: Mapping[Kind, tuple[Limit, ...]] = _NO_OWN,
 ) -> Verdict:
     """The worst zone over a vantage's readings of one line; N where no metric has its minimum of samples.
 
     `decides` names the kinds whose word counts; of the others, lost ICMP raises the level where TCP and
-    HTTP (or gRPC, or Redis) are both bad.
+    HTTP (or gRPC, or Redis) are both bad. `own` are the line's own limits of a kind, in place of the rules'.
     """
     worst, vote = Zone.N, None
     now_held: dict[str, int] = {}
     suspects: set[Kind] = set()
     icmp_lost = False
     for reading in readings:
-        zone, why, grip = _of_kind(vantage, reading, held, rules)
+        limits = own.get(reading.kind, rules.limits)
+        zone, why, grip = _of_kind(vantage, reading, held, limits=limits, z_milli=rules.gate_milli)
         if reading.void:
             now_held.update((name, level) for name, level in held.items() if name.startswith(f"{reading.kind}."))
             continue
@@ -152,13 +156,13 @@ def verdict(
 
 
 def _of_kind(
-    vantage: VantageId, reading: Reading, held: Mapping[str, int], rules: Rules
+    vantage: VantageId, reading: Reading, held: Mapping[str, int], *, limits: Iterable[Limit], z_milli: int
 ) -> tuple[Zone, Vote | None, dict[str, int]]:
     worst, vote = Zone.N, None
     grip: dict[str, int] = {}
-    for measure in _measures(reading, rules.limits):
+    for measure in _measures(reading, limits):
         name = f"{reading.kind}.{measure.name}"
-        zone = _level(measure, reading, held.get(name, 0), rules.gate_milli)
+        zone = _level(measure, reading, held.get(name, 0), z_milli)
         if zone in (Zone.D, Zone.F):
             grip[name] = zone.value
         if worst is Zone.N or zone.value > worst.value:
