@@ -95,6 +95,8 @@ class Probed(NamedTuple):
     syn_lost: int = 0
     """SYNs (or echoes) lost on the way of this attempt."""
     token: int = 0
+    kernel_us: int | None = None
+    """One round trip as the kernel of the prober timed it (TCP_INFO, receive stamps), for those who ask it."""
 
 
 class Called(NamedTuple):
@@ -111,6 +113,8 @@ class Called(NamedTuple):
     """Answered with a 5xx."""
     mean_us: int = 0
     """Mean round trip of those that were answered, 5xx too; 0 where none was."""
+    over: tuple[int, ...] = ()
+    """Of `ok`: those that took longer than each of the choice's `marks_us`."""
     order: tuple[Failure | None, ...] = ()
     """How they ended one after the other (None: well; STATUS: 5xx; TIMEOUT: late; RESET and REFUSED: failed): all of them while
     some did not end well and they are few, else only a sample in proportion. Empty: all were well."""
@@ -159,6 +163,8 @@ class Choice(NamedTuple):
     weights: Mapping[str, float]
     trials: frozenset[str] = frozenset()
     """Lines that get one single call, once chance picks them; until the next choice the others share what would go there."""
+    marks_us: tuple[int, ...] = ()
+    """Round trips of which the client counts the slower ones, rising: `Called.over` tells of them."""
 
 
 class Contender(Protocol):

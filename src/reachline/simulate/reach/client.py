@@ -1,0 +1,188 @@
+"""One SDK instance under virtual time: production's cluster, picker, local breaker and tally; only the calls are the world's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from reachline.model import Failure, LineId, Outcome
+from reachline.simulate.contender import Called, Choice
+from reachline.simulate.reach.document import CLUSTER, name_of
+from reachline.upstream import Cluster
+from reachline.upstream.listing import LineList, Pick
+from reachline.upstream.outcome import Column, column_of
+
+__all__ = ["Client", "Post"]
+
+_SPACING_MS: Final = 200
+"""Between two posts, however many breakers move (`client.post`)."""
+_KEEP_MS: Final = 10_000
+"""Outcomes that found no center are dropped after this (`client.post`)."""
+
+
+class Post(NamedTuple):
+    """What one client tells the center."""
+
+    client: str
+    rows: tuple[Outcome, ...]
+
+
+class Client:
+    """One instance. Written by the contender."""
+
+    def __init__(
+        self, name: str, service: str, *, rng: Random, clock: Callable[[], float], flush_ms: int, number: int
+    ) -> None:
+        self.name, self.service = name, service
+        self.choice = Choice(0, {})
+        self._clock = clock
+        self._moved = False
+        self.cluster = Cluster(CLUSTER, clock=clock, rng=rng, moved=self._note)
+        self.cluster.wake()
+        self._picks: dict[str, Pick] = {}
+        self._history: deque[tuple[int, dict[str, Pick]]] = deque()
+        self._flush_ms = flush_ms
+        self._post_ms = flush_ms + number * flush_ms // 20
+        self._spaced_ms = 0
+        self._hurried = False
+        self._pending: deque[tuple[int, tuple[Outcome, ...]]] = deque()
+        self.due_ms: int | None = None
+        """When a breaker's wait is over."""
+
+    def _note(self) -> None:
+        self._moved = self._hurried = True
+
+    # -- lists and timers ------------------------------------------------------------------------------------------------------------
+
+    def take(self, lines: LineList, now_ms: int) -> bool:
+        """A list from the center; False where it is older than the one there is."""
+        taken = self.cluster.replace(lines, source="center")
+        if taken:
+            self.cluster.heard()
+        self._renew(now_ms)
+        return taken
+
+    def heard(self, now_ms: int) -> None:
+        """The center stands by the list."""
+        self.cluster.heard()
+        self._renew(now_ms)
+
+    def turn(self, now_ms: int) -> None:
+        """A wait is over."""
+        self.cluster.turn()
+        self._renew(now_ms)
+
+    def _renew(self, now_ms: int) -> None:
+        """Look anew at what the picker offers."""
+        self._moved = False
+        offers = self.cluster.offers
+        weights = {name_of(pick.line): share for pick, share in offers}
+        trials = frozenset(name_of(pick.line) for pick, _ in offers if pick.is_trial)
+        picks = {name_of(pick.line): pick for pick, _ in offers}
+        if picks != self._picks:
+            self._picks = {**self._picks, **picks}
+            self._history.append((now_ms, self._picks))
+        if (weights, trials) != (self.choice.weights, self.choice.trials):
+            marks = tuple(
+                round(1e6 * each) for each in (self.cluster.published.slow, self.cluster.published.crawl) if each
+            )
+            self.choice = Choice(self.choice.number + 1, weights, trials, marks)
+        due = self.cluster.deadline()
+        self.due_ms = None if due is None else round(1_000 * due)
+
+    # -- calls -------------------------------------------------------------------------------------------------------------------------
+
+    def claim(self, line: str, now_ms: int) -> None:
+        """A call on a line that is open to one only has begun."""
+        if (pick := self._picks.get(line)) is not None:
+            self.cluster.claim(pick)
+        self._renew(now_ms)
+
+    def called(self, called: Called, now_ms: int, timeout_ms: int) -> None:
+        """Calls on one line ended."""
+        pick = self._picks.get(called.line)
+        if pick is None:
+            return
+        told_ok = called.order.count(None)
+        self._count(pick, called, called.ok - told_ok)
+        for failure in called.order:
+            begun = pick
+            if failure is Failure.TIMEOUT:
+                begun = self._pick_at(called.line, now_ms - timeout_ms) or pick
+            self.cluster.record(begun, column_of(failure))
+        told = called.failed + called.late + called.errors
+        if told > len(called.order) - told_ok:
+            self._rest(pick, called)
+        if self._moved:
+            self._renew(now_ms)
+        elif called.order:
+            due = self.cluster.deadline()
+            self.due_ms = None if due is None else round(1_000 * due)
+
+    def _count(self, pick: Pick, called: Called, ok: int) -> None:
+        """Those that went well, by how fast they were."""
+        if ok <= 0:
+            return
+        if not called.over:
+            self.cluster.tally.add(pick.line, pick.window, Column.OK, ok)
+            return
+        crawl = min(ok, called.over[-1])
+        slow = min(ok - crawl, called.over[0] - called.over[-1])
+        for calls, pace in ((ok - slow - crawl, 1), (slow, 2), (crawl, 3)):
+            if calls > 0:
+                self.cluster.tally.add(pick.line, pick.window, Column.OK, calls, pace)
+
+    def _rest(self, pick: Pick, called: Called) -> None:
+        """Those of very many that no order tells of."""
+        late, errors = called.order.count(Failure.TIMEOUT), called.order.count(Failure.STATUS)
+        failed = len(called.order) - called.order.count(None) - late - errors
+        for column, calls in (
+            (Column.FAILED, called.failed - failed),
+            (Column.LATE, called.late - late),
+            (Column.ERRORS, called.errors - errors),
+        ):
+            if calls > 0:
+                self.cluster.tally.add(pick.line, pick.window, column, calls)
+
+    def _pick_at(self, line: str, at_ms: int) -> Pick | None:
+        """The pick of a call that began then."""
+        while len(self._history) > 1 and self._history[1][0] <= at_ms:
+            self._history.popleft()
+        return self._history[0][1].get(line) if self._history else None
+
+    # -- posts -------------------------------------------------------------------------------------------------------------------------
+
+    def post(self, now_ms: int, *, is_heard: bool) -> Post | None:
+        """What is due for the center now; kept for a while where none hears."""
+        if now_ms < self._post_ms and not (self._hurried and now_ms >= self._spaced_ms):
+            return None
+        if now_ms >= self._post_ms:
+            self._post_ms += self._flush_ms
+        self._spaced_ms, self._hurried = now_ms + _SPACING_MS, False
+        if rows := self.cluster.take(self.service):
+            self._pending.append((now_ms, rows))
+        while self._pending and now_ms - self._pending[0][0] > _KEEP_MS:
+            self._pending.popleft()
+        if not is_heard or not self._pending:
+            return None
+        rows = (
+            _summed([row for _, batch in self._pending for row in batch])
+            if len(self._pending) > 1
+            else self._pending[0][1]
+        )
+        self._pending.clear()
+        return Post(self.name, rows)
+
+
+def _summed(rows: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """One row a line and window."""
+    found: dict[tuple[LineId, int], Outcome] = {}
+    for row in rows:
+        key = row.line, row.window
+        was = found.get(key)
+        found[key] = (
+            row if was is None else Outcome(*row[:3], *(one + two for one, two in zip(was[3:], row[3:], strict=True)))
+        )
+    return tuple(found.values())

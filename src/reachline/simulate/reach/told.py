@@ -1,0 +1,96 @@
+"""What Reachline's own decision log said in a run, for limits that other contenders have no words for."""
+
+from __future__ import annotations
+
+from reachline.core.ledger import Ledger
+from reachline.model import Change, Gate, Health, Snapshot
+from reachline.simulate.reach.center import Ticking
+from reachline.simulate.reach.document import name_of
+from reachline.simulate.scenarios import Scenario
+
+__all__ = ["Told"]
+
+
+class Told:
+    """Written by the contender, read by the scoring."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.changes: list[Change] = []
+        self.drained: frozenset[str] = frozenset()
+        self.pushes_taken = self.pushes_refused = 0
+        self.half_open_most: dict[str, int] = {}
+        """Lines of one provider on trial at once, at most."""
+        self.panics: set[str] = set()
+        self.zero_ms: int | None = None
+        """When all weights were 0, if ever."""
+        self.blind: dict[str, int] = {}
+        """By line: when it was first flagged."""
+        self.weights: list[tuple[int, dict[str, int]]] = []
+        """Published ones, whenever they changed."""
+        self.returned_ms: list[int] = []
+        self.is_state_kept = True
+        self.were_reset = False
+        self._gates: dict[str, Gate] = {}
+        self._providers = {name: line.provider or "" for name, line in scenario.lines.items()}
+        self._bases = {name: line.base for name, line in scenario.lines.items()}
+        self.trust: dict[str, list[tuple[int, int]]] = {}
+        """By vantage: (at, 1/1000), whenever it moved."""
+
+    def pushed(self, *, is_taken: bool) -> None:
+        """A document was pushed."""
+        self.pushes_taken += is_taken
+        self.pushes_refused += not is_taken
+
+    def went_down(self, ledger: Ledger) -> None:
+        """The center is gone."""
+        self._gates = {line: row.breaker.gate for line, row in ledger.rows.items()}
+
+    def came_back(self, ledger: Ledger, now_ms: int) -> None:
+        """It is there again."""
+        self.returned_ms.append(now_ms)
+        now = {line: row.breaker.gate for line, row in ledger.rows.items()}
+        self.is_state_kept &= now == self._gates
+
+    def ticked(self, ledger: Ledger, done: Ticking, now_ms: int) -> None:
+        """One tick was closed."""
+        self.changes.extend(done.changes)
+        for vantage, trust in _trust_of(ledger).items():
+            known = self.trust.setdefault(vantage, [])
+            if not known or known[-1][1] != trust:
+                known.append((now_ms, trust))
+        if done.snapshot is not None:
+            self._published(done.snapshot, now_ms)
+
+    def _published(self, snapshot: Snapshot, now_ms: int) -> None:
+        if snapshot.panic:
+            self.panics.add(snapshot.panic)
+        weights = {name_of(one.line): one.weight for one in snapshot.standings}
+        was = self.weights[-1][1] if self.weights else {}
+        if weights != was:
+            self.weights.append((now_ms, weights))
+        if not any(weights.values()) and self.zero_ms is None:
+            self.zero_ms = now_ms
+        trying: dict[str, int] = {}
+        for one in snapshot.standings:
+            name = name_of(one.line)
+            if one.gate is Gate.HALF_OPEN and self._providers[name]:
+                trying[self._providers[name]] = trying.get(self._providers[name], 0) + 1
+            if one.blind:
+                self.blind.setdefault(name, now_ms)
+        for provider, lines in trying.items():
+            self.half_open_most[provider] = max(lines, self.half_open_most.get(provider, 0))
+
+    def degraded(self) -> list[tuple[int, str]]:
+        """(at, line) of every healthy line that was called degraded."""
+        return [
+            (change.at_ms, name_of(change.line))
+            for change in self.changes
+            if change.after.health is Health.DEGRADED and change.before.health in {Health.HEALTHY, Health.UNKNOWN}
+        ]
+
+
+def _trust_of(ledger: Ledger) -> dict[str, int]:
+    """Trust of each vantage in 1/1000, where the ledger keeps any."""
+    poll = ledger.poll
+    kept = getattr(poll, "trust", {})
+    return {str(vantage): int(trust) for vantage, trust in kept.items()} if isinstance(kept, dict) else {}
