@@ -47,8 +47,8 @@ class Refusal(ReachlineError):  # noqa: N818  an answer, not a failure of ours
         self.hint = hint
 
 
-def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
-    """The JSON a center answers at `path`. Refusal for an error answer, Unreached where nobody answers, ReachlineError
+def ask(center: str, path: str, *, method: str = "GET", body: object = None, patience: Seconds = _PATIENCE) -> Any:
+    """The JSON a center answers at `path`; `body` is sent as JSON. Refusal for an error answer, Unreached where nobody answers, ReachlineError
     where something else does, ConfigError for what is no center's URL.
     """
     parts = urlsplit(center)
@@ -56,7 +56,12 @@ def ask(center: str, path: str, *, patience: Seconds = _PATIENCE) -> Any:
         rule, hint = "must be an http or https URL", f"for example {CENTER}"
         raise ConfigError(Problem(place="option", path="--center", value=center, rule=rule, hint=hint))
     headers = {"Authorization": f"Bearer {token}"} if (token := os.environ.get(_TOKEN)) else {}
-    request = urllib.request.Request(center.rstrip("/") + path, headers=headers)  # noqa: S310  the scheme was looked at
+    content = None if body is None else json.dumps(body).encode()
+    if content is not None:
+        headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(  # noqa: S310  the scheme was looked at
+        center.rstrip("/") + path, headers=headers, data=content, method=method
+    )
     try:
         return _within(request, patience)
     except OSError as error:

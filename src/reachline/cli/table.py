@@ -76,7 +76,8 @@ def _application(name: str, module: Any) -> typer.Typer:
     if isinstance(group, typer.Typer):
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name, context_settings={"help_option_names": ["-h", "--help"]})(module.command)
+    function = getattr(module, "COMMANDS", {}).get(name) or module.command
+    alone.command(name, context_settings={"help_option_names": ["-h", "--help"]})(function)
     return alone
 
 
