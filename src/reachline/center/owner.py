@@ -18,6 +18,7 @@ from reachline.center.ledgers import Compiled
 from reachline.center.stream import Stream
 from reachline.core.ledger import Closed, Ledger, LineView
 from reachline.core.rules import Rules
+from reachline.core.settling import Settling
 from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
 from reachline.net.waiting import within
 from reachline.store.journal import Journal
@@ -73,6 +74,7 @@ class Owner:
         """Scopes whose new document no tick has published yet."""
         self._due = {scope: board.clock() for scope in ledgers}
         self._scopes: dict[LineId, Scope] = {}
+        self._settling = Settling()
         self._named: dict[Scope, frozenset[VantageId]] = {}
         self._wake = asyncio.Event()
         self.published: Callable[[], None] = lambda: None
@@ -98,7 +100,8 @@ class Owner:
         self._board.counts["reports_unknown", ""] += len(reports) - len(known)
         last = 0
         for scope, rows in _by_scope([*known, *standing], self._scopes).items():
-            readings = tuple((LineId(row.line), row.reading) for row in rows)
+            said = ((LineId(row.line), row.reading) for row in rows)
+            readings = self._settling.settled(vantage, said, self._ledgers[scope].poll.calm)
             last = self._append(Reported(scope=scope, at_ms=now_ms, vantage=vantage, doubt=doubt, readings=readings))
             self._ledgers[scope].report(vantage, readings, now_ms=now_ms, doubt=doubt)
             if ends_round and (hold := self._holds.get(scope)):
@@ -218,6 +221,7 @@ class Owner:
         self._scopes = {line: scope for scope, ledger in self._ledgers.items() for line in ledger.lines}
         self._named = {scope: wanted.vantages for scope, wanted in compiled.items()}
         self._board.readings.keep(frozenset(self._scopes))
+        self._settling.keep(self._scopes.keys())
 
     def _change(self, ledger: Ledger, wanted: Compiled, now_ms: int) -> None:
         vantages = wanted.vantages or ledger.poll.vantages

@@ -121,7 +121,7 @@ def _frozen(shapes: Sequence[tuple[Scope, VantageId, _Keys, tuple[Column, ...]]]
 def _body(number: int, doubt: int, new: tuple[VantageId, _Keys] | None, packed: bytes) -> bytes:
     # Under 64 bytes zlib's own frame eats what it saves.
     deflated = len(packed) >= 64
-    return _ENCODE((number, doubt, new, deflated, zlib.compress(packed, 1) if deflated else packed))
+    return _ENCODE((number, doubt, new, deflated, zlib.compress(packed, 9) if deflated else packed))
 
 
 def _zeros(rows: int) -> tuple[Column, ...]:

@@ -60,6 +60,8 @@ CREATE TABLE scopes(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, cluster TEXT N
 CREATE TABLE records(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, scope INTEGER, at_ms INTEGER NOT NULL,
                      body BLOB NOT NULL, seal BLOB NOT NULL);
 CREATE INDEX decisions ON records(seq) WHERE kind = 7;
+CREATE INDEX ordered ON records(seq) WHERE kind = 9;
+CREATE INDEX undone ON records(seq) WHERE kind = 10;
 CREATE TABLE resume(scope INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL, body BLOB NOT NULL);
 """
 
@@ -245,6 +247,10 @@ class SegmentWriter:
     def bodies(self) -> Iterator[bytes]:
         """What a resume point behind the newest record needs of the bodies before it, in pieces."""
         return self._bodies.freeze()
+
+    def checkpoint(self) -> None:
+        """What stands in the log goes into the file; writing goes on."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """The log is folded in; the segment is one file unless a reader still holds it."""
