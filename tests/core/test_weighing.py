@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from reachline.core.breaker import Breaker
 from reachline.core.judge import Judgement
 from reachline.core.row import Row
-from reachline.core.rules import FAULT, FaultRules, Rules, with_tables
+from reachline.core.rules import FAULT, BreakerRules, FaultRules, Rules, with_tables
 from reachline.core.spreading import weights
 from reachline.core.weighing import Weighing
 from reachline.model import Gate, Health, Line, LineId, Role
@@ -23,31 +25,55 @@ LINES = {
         builders.line("d", base=30, drained=True),
     )
 }
+FILLING = {
+    line.id: replace(line, capacity=capacity) for line, capacity in zip(LINES.values(), (40, 60, None, 9), strict=True)
+}
 STATES = (
     Row(),
     Row(Judgement(Health.DEGRADED, faults=4 * FAULT)),
     Row(Judgement(Health.UNHEALTHY), Breaker(Gate.OPEN)),
     Row(Judgement(Health.UNHEALTHY), Breaker(Gate.RAMP, step=2)),
-    Row(Judgement(Health.UNHEALTHY), held=True),
+    Row(Judgement(Health.UNHEALTHY), held=True, guard="guard.last_line"),
+    Row(Judgement(Health.UNHEALTHY), held=True, guard="guard.blast"),
+    Row(Judgement(Health.UNHEALTHY, faults=2 * FAULT), Breaker(Gate.OPEN), lively=True),
 )
 moves = st.lists(st.dictionaries(st.sampled_from(sorted(LINES)), st.sampled_from(STATES), min_size=1), max_size=8)
 
 
-@pytest.mark.parametrize("policy", ["weighted", "primary_backup", "ab_groups"])
-@given(moves=moves)
+@pytest.mark.parametrize(
+    ("policy", "lines", "share_steps"),
+    [
+        ("weighted", LINES, False),
+        ("weighted", FILLING, False),
+        ("weighted", FILLING, True),
+        ("primary_backup", FILLING, False),
+        ("ab_groups", FILLING, False),
+    ],
+    ids=["capacities unknown", "capacities known", "steps of the traffic", "tiers", "groups"],
+)
+@given(moves=moves, loads=st.lists(st.sampled_from([0, 30_000, 90_000]), min_size=8, max_size=8))
 def test_what_is_remade_for_moved_lines_alone_is_what_all_lines_anew_would_say(
-    policy: str, moves: list[dict[LineId, Row]]
+    policy: str, lines: dict[LineId, Line], share_steps: bool, moves: list[dict[LineId, Row]], loads: list[int]
 ) -> None:
-    rules = Rules(faults=FAULTS, policy=(policy,))
-    rows, weighing = dict.fromkeys(LINES, Row()), Weighing()
-    known = dict(weighing.all(LINES, rows, rules).raw)
-    for move in moves:
+    rules = Rules(faults=FAULTS, policy=(policy,), breaker=BreakerRules(share_steps=share_steps))
+    rows, weighing = dict.fromkeys(lines, Row()), Weighing()
+    known = dict(weighing.all(lines, rows, rules).raw)
+    for move, load in zip(moves, loads, strict=False):
         rows |= move
-        found = weighing.moved(move, LINES, rows, rules) or weighing.all(LINES, rows, rules)
+        found = weighing.moved(move, lines, rows, rules, offered=load) or weighing.all(lines, rows, rules, offered=load)
         known |= found.raw
-        anew = weights(tuple(LINES.values()), rows, rules)
+        anew = weights(tuple(lines.values()), rows, rules, offered=load)
 
-        assert (known, found.full, found.panic) == (dict(anew.raw), anew.full, anew.panic)
+        assert (known, found.full, found.panic, found.poured) == (dict(anew.raw), anew.full, anew.panic, anew.poured)
+
+
+def test_other_traffic_moves_weights_only_where_a_line_may_be_full() -> None:
+    rules = Rules(faults=FAULTS)
+    for lines, load, expected in ((LINES, 90_000, False), (FILLING, 30_000, False), (FILLING, 90_000, True)):
+        weighing = Weighing()
+        weighing.all(lines, dict.fromkeys(lines, Row()), rules)
+
+        assert weighing.follows(load, rules) is expected
 
 
 def test_under_the_users_own_weights_one_line_moves_alone() -> None:
