@@ -11,7 +11,7 @@ import pytest
 from reachline.model import Failure, Kind
 from reachline.simulate.contender import STEP_MS, Called, Contender, Event, Probed, Run, RunLine, Seen, What, Wish
 from reachline.simulate.peers import TABLE
-from reachline.simulate.peers.envoy import EnvoyLike, Host, Outliers, Settings, priority_loads, threshold
+from reachline.simulate.peers.envoy import EnvoyLike, EnvoyRules, Host, Outliers, priority_loads, threshold
 from reachline.simulate.peers.leastload import Node, Ring, XrayLeastLoad, select
 from reachline.simulate.peers.leastping import XrayLeastPing
 from reachline.simulate.peers.linkerd import Accrual, Gate, LinkerdLike, PeakEwma, shares
@@ -50,7 +50,7 @@ def probed(line: str, *, rtt_us: int | None = 60_000, failure: Failure | None = 
 
 def envoy(lines: int, **settings: int | bool) -> tuple[Outliers, tuple[Host, ...]]:
     hosts = tuple(Host(RunLine(f"L{number}")) for number in range(lines))
-    return Outliers(hosts, Settings(**settings)), hosts  # type: ignore[arg-type]
+    return Outliers(hosts, EnvoyRules(**settings)), hosts  # type: ignore[arg-type]
 
 
 def test_envoy_ejections_last_base_times_their_number_and_fade_with_clean_sweeps() -> None:
@@ -98,12 +98,12 @@ def test_envoy_fails_a_bad_answer_at_once_and_silence_by_threshold() -> None:
     """The 1.40 binary: 503 fails after 1 probe whatever the threshold, a hang after as many as it says."""
     answers, hangs = Host(RunLine("L1")), Host(RunLine("L2"))
     for host in (answers, hangs):
-        host.checked(None, Settings())
+        host.checked(None, EnvoyRules())
 
-    answers.checked(Failure.STATUS, Settings())
+    answers.checked(Failure.STATUS, EnvoyRules())
     found = []
     for _ in range(3):
-        hangs.checked(Failure.TIMEOUT, Settings())
+        hangs.checked(Failure.TIMEOUT, EnvoyRules())
         found.append(hangs.failed_active)
 
     assert answers.failed_active

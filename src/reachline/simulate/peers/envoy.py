@@ -21,7 +21,7 @@ from reachline.model import Failure, Kind
 from reachline.simulate.contender import Called, Choice, Event, Probed, Run, RunLine, Seen, What, Wish
 from reachline.simulate.peers.common import Spread, ended, failures, tiers
 
-__all__ = ["EnvoyLike", "Host", "Outliers", "Settings", "priority_loads", "threshold"]
+__all__ = ["EnvoyLike", "EnvoyRules", "Host", "Outliers", "priority_loads", "threshold"]
 
 _HOSTS_FACTOR: Final = 140
 """Overprovisioning: 72 % healthy carry all."""
@@ -30,7 +30,7 @@ _FINE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EnvoyRules:
     """Envoy's names; times in ms."""
 
     consecutive_5xx: int = 5
@@ -71,7 +71,7 @@ class Host:
         """Whether it takes calls outside panic."""
         return not (self.failed_active or self.ejected)
 
-    def checked(self, failure: Failure | None, settings: Settings) -> None:
+    def checked(self, failure: Failure | None, settings: EnvoyRules) -> None:
         """One active check: the first pass makes it healthy at once; a bad answer fails it at once, silence by threshold."""
         if failure is None:
             self._failures, self._passes = 0, self._passes + 1
@@ -98,7 +98,7 @@ def threshold(rates: Sequence[float], factor: int) -> float:
 class Outliers:
     """Outlier detection of one Envoy over one cluster."""
 
-    def __init__(self, hosts: Sequence[Host], settings: Settings, *, first_sweep_ms: int = 0) -> None:
+    def __init__(self, hosts: Sequence[Host], settings: EnvoyRules, *, first_sweep_ms: int = 0) -> None:
         self._hosts, self._settings = hosts, settings
         self._sweep_ms = first_sweep_ms or settings.interval_ms
         self.detected = self.overflow = 0
@@ -179,7 +179,7 @@ def priority_loads(healthy: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 class _Envoy:
     """One client's Envoy."""
 
-    def __init__(self, run: Run, settings: Settings) -> None:
+    def __init__(self, run: Run, settings: EnvoyRules) -> None:
         self.settings = settings
         self.hosts = {line.name: Host(line) for line in run.lines}
         self.outliers = Outliers(
@@ -212,8 +212,8 @@ class _Envoy:
 class EnvoyLike:
     """An Envoy at each client, with checks of its own."""
 
-    def __init__(self, run: Run, settings: Settings | None = None) -> None:
-        self._run, self._settings = run, settings or Settings()
+    def __init__(self, run: Run, settings: EnvoyRules | None = None) -> None:
+        self._run, self._settings = run, settings or EnvoyRules()
         self._envoys = {client: _Envoy(run, self._settings) for client in run.clients}
 
     def wishes(self) -> Sequence[Wish]:
