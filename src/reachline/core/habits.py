@@ -83,11 +83,12 @@ class Habits:
         found = {kind: usual_us(known, now_ms) for kind, known in self.known.get(line, {}).items()}
         return {kind: us for kind, us in found.items() if us is not None}
 
-    def moved(self, names: Mapping[LineId, LineId]) -> None:
-        """Lines under other names: each as it was called before (empty: it is new); others are forgotten."""
-        self.said = {line: self.said[old] for line, old in names.items() if old in self.said}
-        self.known = {line: self.known[old] for line, old in names.items() if old in self.known}
-        self._limits = {}
+    def moved(self, names: Mapping[LineId, LineId]) -> Habits:
+        """Those of lines under other names: each as it was called before (empty: it is new)."""
+        found = Habits()
+        found.said = {line: self.said[old] for line, old in names.items() if old in self.said}
+        found.known = {line: self.known[old] for line, old in names.items() if old in self.known}
+        return found
 
     def restore(self, said: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         """Take what a checkpoint has of them."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from reachline.core.baseline import Heard, Known
 from reachline.core.business import Business, Span
 from reachline.core.conflict import Matter
 from reachline.core.scope import Key, Seen
 from reachline.core.silence import Beat
 from reachline.core.trust import Trust
-from reachline.model import LineId, VantageId
+from reachline.model import Kind, LineId, VantageId
 
 if TYPE_CHECKING:
     from reachline.core.ledger import Ledger
@@ -32,6 +33,8 @@ class Kept(NamedTuple):
     plane_ms: int | None
     pending: _Rows
     spans: tuple[tuple[int, _Rows], ...]
+    said: Mapping[LineId, Mapping[Kind, Mapping[VantageId, Heard]]]
+    known: Mapping[LineId, Mapping[Kind, Known]]
 
 
 def kept(ledger: Ledger) -> Kept:
@@ -47,6 +50,8 @@ def kept(ledger: Ledger) -> Kept:
         hearing.plane_ms,
         {line: dict(rows) for line, rows in business.pending.rows.items()},
         tuple((at_ms, span.rows) for at_ms, span in business.spans),
+        dict(ledger.poll.habits.said),
+        dict(ledger.poll.habits.known),
     )
 
 
@@ -63,8 +68,10 @@ def others(state: Kept) -> dict[str, object]:
     return {
         "beats": state.beats,
         "closed_ms": state.closed_ms,
+        "known": state.known,
         "matters": state.matters,
         "plane_ms": state.plane_ms,
+        "said": state.said,
         "spans": [at_ms for at_ms, _ in state.spans],
         "spoke": state.spoke,
         "trusts": state.trusts,
@@ -80,6 +87,7 @@ def thawed(document: Mapping[str, Any], calls: list[list[Any]], ledger: Ledger) 
     credit.spoke = {VantageId(name): count for name, count in document["spoke"].items()}
     credit.closed_ms = document["closed_ms"]
     poll.beats = {VantageId(name): Beat(*beat) for name, beat in document["beats"].items()}
+    poll.habits.restore(document["said"], document["known"])
     hearing.matters = {LineId(line): _matter(matter) for line, matter in document["matters"].items()}
     hearing.turned = {LineId(line): at_ms for line, at_ms in document["turned"].items()}
     hearing.plane_ms = document["plane_ms"]

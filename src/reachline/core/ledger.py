@@ -157,6 +157,9 @@ class Ledger:
             )
             taken = Taken(before, self.rows, told, steps, self.fresh, ordered)
             changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
+        self.poll.habits.learn(
+            self.fresh, self.lines, self.rows, vantages=self.poll.vantages, now_ms=now_ms, rules=self.rules
+        )
         self.fresh, self.called, self.stale = set(), set(), False
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in sorted(before) if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 from reachline.core.credit import Credit, Result
 from reachline.core.cusum import NOTHING, Evidence, Said, suspicion
+from reachline.core.habits import Habits
 from reachline.core.quorum import Ballot, Tally, is_fresh, needed, total
-from reachline.core.rules import Limit, QuorumRules, Rules
+from reachline.core.rules import QuorumRules, Rules
 from reachline.core.silence import Beat, after, is_silent
 from reachline.core.trust import independent, rest_is_well, shared_by
 from reachline.core.zone import calm_of, evidence, is_calm, verdict
@@ -22,9 +22,6 @@ __all__ = ["Poll", "deciding"]
 
 _SELF_DECIDING: Final = {kind.value: frozenset({kind}) for kind in HELPERS}
 """Lines of these schemes have nothing but the helper kind, so it decides."""
-
-
-_NO_OWN: Final[Mapping[Kind, tuple[Limit, ...]]] = MappingProxyType({})
 
 
 def deciding(line: Line) -> frozenset[Kind]:
@@ -45,6 +42,8 @@ class Poll:
         """`fast` mode: what each vantage saw since the last tick."""
         self.calm = calm_of(rules.limits)
         self.credit = Credit()
+        self.habits = Habits()
+        """Of lines whose round trip is measured by their own."""
         self.beats: dict[VantageId, Beat] = {}
 
     def heartbeat(self, vantage: VantageId, now_ms: int, rules: Rules) -> None:
@@ -52,17 +51,10 @@ class Poll:
         self.beats[vantage] = after(self.beats.get(vantage), now_ms, _every_ms(rules.quorum))
 
     def cast(
-        self,
-        vantage: VantageId,
-        line: Line,
-        kinds: tuple[Reading, ...],
-        *,
-        now_ms: int,
-        doubt: int,
-        rules: Rules,
-        own: Mapping[Kind, tuple[Limit, ...]] = _NO_OWN,
+        self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
     ) -> bool:
-        """Replace what this vantage said of the line; whether it has an opinion at all. `own` are the line's own limits."""
+        """Replace what this vantage said of the line; whether it has an opinion at all."""
+        self.habits.hear(vantage, line.id, kinds, now_ms=now_ms, rules=rules)
         ballots = self.ballots[line.id]
         last = ballots.get(vantage)
         if rules.questions:
@@ -70,7 +62,8 @@ class Poll:
         elif kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
             ballot = Ballot(Zone.H, 0, 0, _calm_vote(vantage, kinds[0]))
         else:
-            found = verdict(vantage, kinds, dict(last.held) if last else {}, rules, decides=deciding(line), own=own)
+            held, own = dict(last.held) if last else {}, self.habits.limits(line.id, now_ms=now_ms, rules=rules)
+            found = verdict(vantage, kinds, held, rules, decides=deciding(line), own=own)
             ballot = Ballot(found.zone, 0, 0, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
         self.ballots[line.id] = {**ballots, vantage: ballot._replace(received_ms=now_ms, doubt=doubt)}
@@ -191,6 +184,7 @@ class Poll:
         silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
         poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
         poll.beats = self.beats
+        poll.habits = self.habits.moved(names)
         poll.credit.trusts, poll.credit.spoke, poll.credit.closed_ms = (
             self.credit.trusts,
             self.credit.spoke,
