@@ -7,13 +7,14 @@ of the lines it struck; this index is made of lines and rows, and costs only tho
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from reachline.core.cusum import Asked, Question
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
 from reachline.core.turns import wait
-from reachline.model import Gate, Health, Line, LineId
+from reachline.model import Gate, Health, Line, LineId, Zone
 
 __all__ = ["Groups", "members"]
 
@@ -46,6 +47,8 @@ class Groups:
         for line, row in rows.items():
             if row.incident:
                 self._struck[row.incident].add(line)
+        self._known = {group for group, struck in self._struck.items() if struck}
+        """Groups whose incident lasts since before this tick."""
         self._waiting = {line for line, row in rows.items() if row.breaker.waits}
         """Those of before, which may have nobody to wait for any more."""
 
@@ -100,7 +103,19 @@ class Groups:
         for line in self._free(before, rows):
             row = found.get(line, rows[line])
             found[line] = row._replace(breaker=row.breaker._replace(waits=False))
+        return self._alarmed(rows, found)
+
+    def _alarmed(self, rows: Mapping[LineId, Row], found: dict[LineId, Row]) -> dict[LineId, Row]:
+        """With the lines that are still well, where an incident of their group has just begun: `fast` mode's warning."""
+        begun = [group for group, struck in self._struck.items() if struck and group not in self._known]
         self._struck = defaultdict(set, {group: struck for group, struck in self._struck.items() if struck})
+        self._known = set(self._struck)
+        if not begun or not self.rules.questions or not self.rules.acts("groups"):
+            return found
+        for line in sorted({line for group in begun for line in self._members.get(group, ())}):
+            row = found.get(line, rows[line])
+            if row.judgement.health not in _SICK and row.breaker.gate is Gate.CLOSED:
+                found[line] = row._replace(asked=_halfway(row.asked, self.rules.questions))
         return found
 
     def _newly_struck(self, group: str, line: LineId, rows: Mapping[LineId, Row]) -> Collection[LineId]:
@@ -127,6 +142,16 @@ class Groups:
                 for mate in self._members[group]
             )
         ]
+
+
+def _halfway(asked: Asked, questions: Sequence[Question]) -> Asked:
+    """Sums with one tick of the dwell used up for everything that makes a line degraded."""
+    last = asked.sums or (0,) * len(questions)
+    sums = tuple(
+        max(total, question.height * (question.dwell - 1) // question.dwell) if question.zone is Zone.D else total
+        for total, question in zip(last, questions, strict=True)
+    )
+    return asked._replace(sums=sums)
 
 
 def _is_sick(row: Row) -> bool:

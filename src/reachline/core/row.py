@@ -6,7 +6,7 @@ import hashlib
 from typing import NamedTuple
 
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, told
-from reachline.core.cusum import Asked, severity_milli
+from reachline.core.cusum import Asked, grown, severity_milli
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
 from reachline.core.orders import NOTHING, Obeys
 from reachline.core.quorum import Tally
@@ -95,7 +95,7 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
     after = _informed(after, now_ms, rules)
     is_closed = row.breaker.gate is Gate.CLOSED
     if zone is Zone.F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
-        return Stepped(after, f"vote.{reason_of(votes, Zone.F)}.failed", wants=True)
+        return Stepped(after, f"vote.{_cause(after, votes, Zone.F, rules)}.failed", wants=True)
     if after.held and zone in (Zone.H, Zone.D):
         released = after._replace(judgement=after_close(judged, rules.patience), held=False)
         return Stepped(released, "guard.released")
@@ -119,7 +119,7 @@ def _through_breaker(
     after = after._replace(breaker=move.row)
     rule = move.rule
     if rule == "breaker.probes_failed":
-        rule = f"vote.{reason_of(votes, Zone.F)}.failed"
+        rule = f"vote.{_cause(after, votes, Zone.F, rules)}.failed"
     if move.row.gate is Gate.OPEN and before.breaker.gate is not Gate.OPEN:
         after = after._replace(decisions=after.decisions + 1)
     if move.row.gate is Gate.HALF_OPEN and before.breaker.gate is Gate.OPEN:
@@ -128,7 +128,7 @@ def _through_breaker(
         after = after._replace(judgement=after_close(after.judgement, rules.patience))
         rule = f"{rule}.closed"
     if not rule and after.judgement.health is not before.judgement.health:
-        rule = _health_rule(after, votes)
+        rule = _health_rule(after, votes, rules)
     return Stepped(after, rule)
 
 
@@ -148,17 +148,24 @@ def is_well(row: Row) -> bool:
     return row.judgement.health is Health.HEALTHY and row.zone is Zone.H and row.breaker.gate is Gate.CLOSED
 
 
-def _health_rule(after: Row, votes: tuple[Vote, ...]) -> str:
+def _health_rule(after: Row, votes: tuple[Vote, ...], rules: Rules) -> str:
     if after.judgement.health is Health.DEGRADED:
-        return f"vote.{reason_of(votes, Zone.D)}.degraded"
+        return f"vote.{_cause(after, votes, Zone.D, rules)}.degraded"
     return "judge.recovered"
 
 
+def _cause(row: Row, votes: tuple[Vote, ...], zone: Zone, rules: Rules) -> str:
+    """What decided: the metric that most vantages name; in `fast` mode what was asked and has added up."""
+    return grown(row.asked, rules.questions)[0] or reason_of(votes, zone)
+
+
 def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
-    """The metric that most vantages of this zone or worse name, without its probe kind; ties by name."""
-    names = [
-        vote.metric.partition(".")[2] for vote in votes if vote.zone.value >= zone.value and vote.zone is not Zone.N
-    ]
+    """The metric that most vantages of this zone or worse name, without its probe kind; ties by name.
+
+    Where none is so bad by itself (they add up), it is the metric of those that complain at all.
+    """
+    bad = [vote for vote in votes if vote.zone in (Zone.D, Zone.F)]
+    names = [vote.metric.partition(".")[2] for vote in [one for one in bad if one.zone.value >= zone.value] or bad]
     return max(sorted(set(names)), key=names.count, default="unknown")
 
 
