@@ -15,6 +15,7 @@ from tests.net.conftest import Lab, make_job, serving
 from reachline.model import Clock, Failure
 from reachline.net import plain, query
 from reachline.net.attempt import Job
+from reachline.net.fleet import Fleet
 from reachline.testing.wait import until
 
 OK = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello"
@@ -66,8 +67,8 @@ def cutting(data: bytes, cuts: list[int]):
 
 def machine(engine: Lab, one: Job) -> object:
     """What the next attempt of the job begins with."""
-    route = engine.engine._launcher.route(one, 0)
-    return route.begin if route else None
+    route = engine.engine._launcher.known.get(id(one))
+    return route.course if route else None
 
 
 async def by_both(peer, options=None, **fields):
@@ -75,7 +76,7 @@ async def by_both(peer, options=None, **fields):
     async with serving(peer) as port, Lab() as engine:
         one = make_job(f"http://127.0.0.1:{port}/", options, **fields)
         first = await engine.one(one)
-        assert machine(engine, one) is plain.begin
+        assert machine(engine, one) is plain.PLAIN
         return first, await engine.one(one)
 
 
@@ -101,13 +102,13 @@ def test_however_the_answer_is_cut_both_machines_say_the_same(name, data):
 def test_the_whole_answer_at_once_needs_no_ordinary_machine(monkeypatch):
     """Else nothing here would be lean at all."""
     handed: list[object] = []
-    original = plain.Plain._hand_over
+    original = Fleet.promoted
 
-    def counted(self, rest=b""):
-        handed.append(self)
-        return original(self, rest)
+    def counted(self, fd, lean):
+        handed.append(lean)
+        return original(self, fd, lean)
 
-    monkeypatch.setattr(plain.Plain, "_hand_over", counted)
+    monkeypatch.setattr(Fleet, "promoted", counted)
     _, lean = asyncio.run(by_both(cutting(OK, [])))
 
     assert (lean.failure, lean.status, lean.clock) == (None, 200, Clock.RX_STAMP)
@@ -219,7 +220,7 @@ def test_a_lean_query_ends_as_an_ordinary_one(name):
         async with name_server(REPLIES[name]) as port, Lab() as engine:
             one = make_job(f"dns://127.0.0.1:{port}/line.test")
             first = await engine.one(one)
-            assert machine(engine, one) is query.begin
+            assert machine(engine, one) is query.QUERY
             return first, await engine.one(one)
 
     ordinary, lean = asyncio.run(main())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from reachline.net.clocks import Clocks
     from reachline.net.echo import Lot
-    from reachline.net.lean import Begin
+    from reachline.net.lean import Course
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
     from reachline.talk.glance import Glance
@@ -91,7 +91,7 @@ class Route(NamedTuple):
     """Monotonic ns; names are looked at again after it."""
     places: tuple[Place, ...] = ()
     """What each hop is asked to connect to; `address` is that of the first hop then."""
-    begin: Begin | None = None
+    course: Course | None = None
     """The lean machine that may try first…"""
     glance: Glance | None = None
     """…and what it says and looks for."""

@@ -17,14 +17,16 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
-from reachline.model import Clock, Failure, Seconds
+from reachline.model import Failure, Seconds
 from reachline.net import kernel
 from reachline.net.attempt import Attempt, Job, Ready, Route
 from reachline.net.clocks import Clocks
+from reachline.net.fleet import Fleet
+from reachline.net.late import Lateness
 from reachline.net.launch import Launcher
-from reachline.net.lean import Lean
 from reachline.net.resolve import Resolver
 from reachline.net.result import Counters, Done, Phases
 from reachline.net.tls import Contexts
@@ -70,6 +72,7 @@ class Engine:
         self.epoll = select.epoll()
         self.contexts = Contexts()
         self.clocks = Clocks(wall)
+        self.lateness = Lateness()
         self.done = done
         self.muted: set[int] = set()
         """Tokens of jobs that were cancelled; empty once a turn has dropped them."""
@@ -82,13 +85,15 @@ class Engine:
         self.nonce = self._launcher.nonce
         self._echo = self._launcher.echo
         self._pings = self._echo.waiting
+        self._fleet = Fleet(self)
+        self._lean = self._fleet.live
         self._timer = kernel.Timer()
         self._stamps = kernel.keep_stamps()
         self.epoll.register(self._timer.fileno(), select.EPOLLIN)
         self._starts: Wheel[tuple[int, Job]] = Wheel()
         self._deadlines: Wheel[int] = Wheel()
         self._ready: dict[int, Ready] = {}
-        self._attempts: dict[int, Attempt | Lean] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._taken: list[tuple[int, Job]] = []
         self._turning = False
         self._closed = False
@@ -96,7 +101,8 @@ class Engine:
         self._promised = NEVER
         """When the next turn is due."""
         self._tally = dict.fromkeys(Counters._fields, 0)
-        self._started = self._finished = self._turns = self._lateness = self._worst_lateness = 0
+        self._started = self._finished = self._turns = 0
+        self._serials = count(1)
 
     def fileno(self) -> int:
         """The epoll's own descriptor, readable when `turn` has work."""
@@ -137,15 +143,15 @@ class Engine:
             started=self._started,
             blurred=self.clocks.blurred,
             stepped=self.clocks.stepped,
-            finished=self._finished + self._echo.finished,
+            finished=self._finished + self._echo.finished + self._fleet.finished,
             turns=self._turns,
-            lateness_us=self._lateness,
-            worst_lateness_us=self._worst_lateness,
+            lateness_us=self.lateness.total_us,
+            worst_lateness_us=self.lateness.worst_us,
             dropped=self._echo.dropped(),
-            live=len(self._attempts) + len(self._pings),
+            live=self._live(),
             waiting=self._starts.size,
         )
-        tally["worst_lag_us"] = self._worst_lateness = 0
+        tally["worst_lag_us"] = self.lateness.worst_us = 0
         return read
 
     def turn(self) -> None:
@@ -171,8 +177,9 @@ class Engine:
         self._attempts.clear()
         self._ready.clear()
         self._taken.clear()
-        self._starts.sweep(_nothing)
-        self._deadlines.sweep(_nothing)
+        self._starts.clear()
+        self._deadlines.clear()
+        self._fleet.close()
         self._launcher.close()
         self._timer.close()
         self._stamps.close()
@@ -192,20 +199,27 @@ class Engine:
 
     def _take(self, until: int) -> bool:
         """Hand events out until the slice is used up; whether that was all, so that no answer waits behind those taken."""
-        self.clocks.look(alive=bool(self._attempts or self._pings))
+        self.clocks.look(alive=bool(self._attempts or self._pings or self._lean))
         events = self.epoll.poll(0, EVENTS)
-        ready = self._ready
+        ready, lean, fleet = self._ready, self._lean, self._fleet
         for begin in range(0, len(events), LOOKS):
             if begin and self.ns() > until:
-                return False  # the epoll tells of the others again
+                break  # the epoll tells of the others again
             for fd, what in events[begin : begin + LOOKS]:
-                if (owner := ready.get(fd)) is not None:
+                if (one := lean.get(fd)) is not None:
+                    one[0].heard(fleet, fd, what, one)
+                elif (owner := ready.get(fd)) is not None:
                     owner.ready(what)
-        return len(events) < EVENTS
+        else:
+            fleet.shut()
+            return len(events) < EVENTS
+        fleet.shut()
+        return False
 
     def _expire(self) -> None:
         now = self.ns()
         self._echo.expire(now)
+        self._fleet.expire(now)
         for serial in self._deadlines.take(now, EXPIRIES):
             attempt = self._attempts.get(serial)
             if attempt is None:
@@ -215,14 +229,15 @@ class Engine:
             elif attempt.overdue or attempt.verdict is not None or attempt.route is None:
                 attempt.ready(0)
             else:
-                self._pass_timeout(attempt, attempt.route)
+                self.pass_timeout(attempt)
 
-    def _pass_timeout(self, attempt: Attempt | Lean, way: Route) -> None:
+    def pass_timeout(self, attempt: Attempt) -> None:
         """From here on it is late, and only patience ends it."""
+        assert attempt.route is not None
         attempt.overdue = True
-        attempt.deadline += way.patience_ns
+        attempt.deadline += attempt.route.patience_ns
         self._deadlines.add(attempt.deadline, attempt.serial)
-        self.passed(way.job.token)
+        self.passed(attempt.job.token)
 
     def passed(self, token: int) -> None:
         """A timeout of the job with this token passed."""
@@ -232,33 +247,43 @@ class Engine:
 
     def _begin(self) -> None:
         """Begin what is due: by the lean machine of its route, if there is one and it can, else by the ordinary one."""
-        taken = self._taken = self._starts.take(self.ns(), STARTS)
+        now = self.ns()
+        taken = self._taken = self._starts.take(now, STARTS)
         taken.reverse()
-        attempts, pings, add = self._attempts, self._pings, self._echo.add
-        route, expect = self._launcher.route, self._deadlines.add
+        known, room, fleet, add = self._launcher.known, self._limit - self._live(), self._fleet, self._echo.add
+        late = self.lateness.of
         while taken:
             due, job = taken.pop()
-            now = self.ns()
-            late = (now - due) // 1_000
-            serial = self._started = self._started + 1
-            self._lateness += late
-            if late > self._worst_lateness:  # noqa: PLR1730  max() takes four times as long
-                self._worst_lateness = late
-            way = route(job, now)
-            if len(attempts) + len(pings) >= self._limit:
-                self._shed(Attempt(job, serial, late, now))
-            elif way is not None and way.lot is not None:
-                add(way, late)
-            elif way is not None and way.begin and (lean := way.begin(self, way, serial, late, now)):
-                attempts[serial] = lean
-                deadline = lean.deadline
-                if deadline > self._watchful:  # noqa: PLR1730
-                    self._watchful = deadline
-                expect(deadline, serial)
+            self._started += 1
+            if room <= 0 and (room := self._limit - self._live()) <= 0:
+                self._shed(self._ordinary(job, due))
+                continue
+            room -= 1
+            way = known.get(id(job))
+            if way is None or way.until <= now:
+                self._launch(job, due, None)
+            elif way.course is not None:
+                fleet.pending[way.course].append((way, due))
+            elif way.lot is not None:
+                add(way, late(now - due))
             else:
-                attempt = attempts[serial] = Attempt(job, serial, late, now)
-                self._launcher.launch(attempt, way, now)
+                self._launch(job, due, way)
+        for way, due in fleet.launch():
+            self._launch(way.job, due, way)
         self._echo.flush()
+
+    def _ordinary(self, job: Job, due: int) -> Attempt:
+        now = self.ns()
+        return Attempt(job, next(self._serials), self.lateness.of(now - due), now)
+
+    def _launch(self, job: Job, due: int, way: Route | None) -> None:
+        """By the ordinary machine."""
+        attempt = self._ordinary(job, due)
+        self._attempts[attempt.serial] = attempt
+        self._launcher.launch(attempt, way, attempt.began)
+
+    def _live(self) -> int:
+        return len(self._attempts) + len(self._lean) + len(self._pings)
 
     # -- what machines use ----------------------------------------------------------------------------------------------
 
@@ -309,49 +334,29 @@ class Engine:
             attempt.status, attempt.note, attempt.lateness_us, attempt.phases,
         )  # fmt: skip
 
-    def arrived(  # noqa: PLR0917 (scalars, as all that is said of a result)
-        self, lean: Lean, rtt_us: int, clock: Clock, took_us: int, status: int, phases: Phases | None, /
-    ) -> None:
-        """A lean attempt ended well: `settle` for the hot path. `took_us` decides whether it was late."""
-        del self._attempts[lean.serial]
-        del self._ready[lean.fd]
-        sock = lean.sock
-        assert sock is not None
-        sock.close()
-        self._finished += 1
-        way = lean.route
-        token = way.job.token
-        if self.muted and token in self.muted:
-            return
-        late = lean.overdue or took_us > way.timeout_us
-        self.done(token, None, rtt_us, clock, late, 1, 0, status, "", lean.lateness_us, phases)
-
     def leave(self, attempt: Attempt) -> None:
         """The attempt goes on as something else."""
         attempt.over = True
         self._attempts.pop(attempt.serial, None)
 
-    def promoted(self, lean: Lean) -> Attempt:
-        """The ordinary attempt that goes on in its place, at its first step."""
-        way = lean.route
-        ordinary = Attempt(way.job, lean.serial, lean.lateness_us, lean.began)
-        ordinary.step = self.datagram.step if way.way is Way.DATAGRAM else self._launcher.stream.step
-        ordinary.route, ordinary.sock, ordinary.fd = way, lean.sock, lean.fd
-        ordinary.deadline, ordinary.overdue = lean.deadline, lean.overdue
-        self._attempts[lean.serial] = self._ready[lean.fd] = ordinary
-        return ordinary
+    def enlist(self, attempt: Attempt) -> None:
+        """An attempt that was lean goes on as an ordinary one; it has a descriptor already, and this is watched."""
+        assert attempt.route is not None
+        attempt.serial = next(self._serials)
+        attempt.step = self.datagram.step if attempt.route.way is Way.DATAGRAM else self._launcher.stream.step
+        self._attempts[attempt.serial] = self._ready[attempt.fd] = attempt
+        self._deadlines.add(attempt.deadline, attempt.serial)
 
     # -- ours -----------------------------------------------------------------------------------------------------------
 
-    def _release(self, attempt: Attempt | Lean) -> None:
+    def _release(self, attempt: Attempt) -> None:
         if (sock := attempt.sock) is not None:
             self._ready.pop(attempt.fd, None)
             attempt.sock = None
             sock.close()
 
-    def _abandon(self, attempt: Attempt | Lean) -> None:
-        if isinstance(attempt, Attempt):
-            attempt.over = True
+    def _abandon(self, attempt: Attempt) -> None:
+        attempt.over = True
         self._release(attempt)
 
     def _shed(self, attempt: Attempt) -> None:
@@ -363,7 +368,8 @@ class Engine:
         gone = self.muted
         self._starts.sweep(lambda start: start[1].token not in gone)
         self._taken[:] = [start for start in self._taken if start[1].token not in gone]
-        for attempt in [live for live in self._attempts.values() if _token(live) in gone]:
+        self._fleet.cancel(gone)
+        for attempt in [live for live in self._attempts.values() if live.job.token in gone]:
             del self._attempts[attempt.serial]
             self._abandon(attempt)
         self._echo.cancel(gone)
@@ -375,12 +381,14 @@ class Engine:
         """Set the timer for whatever comes first (past: at once); the pulse may come anywhere within its time."""
         if self._turning or self._closed:
             return
-        soonest = min(self._starts.next_ns(), self._deadlines.next_ns(), self._echo.flights.next_ns())
+        soonest = min(
+            self._starts.next_ns(), self._deadlines.next_ns(), self._echo.flights.next_ns(), self._fleet.next_ns()
+        )
         soonest = 1 if self.muted else soonest
         armed, now = self._timer.armed_ns, self.ns()
         if (
-            (self._attempts or self._pings)
-            and now < max(self._watchful, self._echo.until)
+            (self._attempts or self._pings or self._lean)
+            and now < max(self._watchful, self._echo.until, self._fleet.until)
             and soonest > now + _PULSE_NS
         ):
             if now < armed <= now + _PULSE_NS:
@@ -390,11 +398,3 @@ class Engine:
         # One that has fired stays readable until it is set anew, and setting it for the past costs 20 us.
         if soonest != armed and (soonest > now or armed > now):
             self._timer.arm(soonest)
-
-
-def _token(attempt: Attempt | Lean) -> int:
-    return attempt.job.token if isinstance(attempt, Attempt) else attempt.route.job.token
-
-
-def _nothing(_: object) -> bool:
-    return False

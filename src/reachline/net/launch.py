@@ -57,28 +57,22 @@ class Pad(Home, Protocol):
 class Launcher:
     """Routes by token and the three machines. Written by the engine's thread only."""
 
-    __slots__ = ("_nonces", "_pad", "_resolver", "_routes", "datagram", "echo", "stream")
+    __slots__ = ("_nonces", "_pad", "_resolver", "_routes", "datagram", "echo", "known", "stream")
 
     def __init__(self, pad: Pad, resolver: Resolver) -> None:
         self._pad = pad
         self._resolver = resolver
         self._nonces: list[int] = []
         self._routes: dict[int, tuple[Route, ...]] = {}
+        self.known: dict[int, Route] = {}
+        """The route that each job took last, by the job's identity: they live as long as each other."""
         self.stream = Stream(pad)
         self.datagram = Datagram(pad)
         self.echo = Echo(pad, pad.done, overdue=pad.passed, muted=pad.muted, tokens=self.nonces)
 
-    def route(self, job: Job, now: int) -> Route | None:
-        """The route this job took last, where it still holds."""
-        for found in self._routes.get(job.token, ()):
-            if found.job is job:
-                return found if found.until > now else None
-        return None
-
     def address(self, job: Job) -> str:
         """The numeric address the newest attempt went to; empty while there was none, or where only a proxy knows it."""
-        found = next((route for route in self._routes.get(job.token, ()) if route.job is job), None)
-        if found is None:
+        if (found := self.known.get(id(job))) is None:
             return ""
         if not found.places:
             return found.address[0]
@@ -93,7 +87,7 @@ class Launcher:
 
     def forget(self, token: int) -> None:
         """The token is not probed any more."""
-        self._routes.pop(token, None)
+        self._keep(token, ())
 
     def close(self) -> None:
         """Release shared sockets, give lookups up."""
@@ -135,7 +129,7 @@ class Launcher:
 
     def _take(self, attempt: Attempt, found: Route | str) -> None:
         if isinstance(found, str):
-            self._routes.pop(attempt.job.token, None)
+            self.forget(attempt.job.token)
             attempt.note = found
             self._pad.settle(attempt, Failure.RESOLVE, 0)
             return
@@ -145,8 +139,16 @@ class Launcher:
             self._go(attempt, found)  # one port, one attempt: its route is not asked for again
             return
         others = [route for route in self._routes.get(found.job.token, ()) if route.job is not found.job]
-        self._routes[found.job.token] = (*others[1 - _KEPT :], found)
+        self._keep(found.job.token, (*others[1 - _KEPT :], found))
         self._go(attempt, found)
+
+    def _keep(self, token: int, routes: tuple[Route, ...]) -> None:
+        """These are the routes of this token."""
+        for old in self._routes.pop(token, ()):
+            del self.known[id(old.job)]
+        if routes:
+            self._routes[token] = routes
+            self.known |= {id(route.job): route for route in routes}
 
     def _go(self, attempt: Attempt, route: Route) -> None:
         attempt.route = route

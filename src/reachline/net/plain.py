@@ -7,21 +7,24 @@ the first piece of the answer is all of it and ok; whatever else happens is hand
 from __future__ import annotations
 
 import errno
-from select import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT
-from socket import IPPROTO_TCP, SOL_SOCKET, TCP_INFO, SocketType
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from select import EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT
+from socket import IPPROTO_TCP, SOL_SOCKET, TCP_INFO
+from typing import Final
 
 from reachline.model import Clock
-from reachline.net.attempt import Attempt, Route
+from reachline.net.attempt import Attempt
 from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE, SO_TIMESTAMPNS, SYN_AGAIN_US, stamp
-from reachline.net.lean import Lane, connecting
+from reachline.net.lean import Due, Lane, Lean, connect
 from reachline.net.result import Phases
 from reachline.net.speech import Speech
 from reachline.talk.glance import DOUBT
 
-__all__ = ["Plain", "begin"]
+__all__ = ["PLAIN"]
 
 _BROKEN: Final = EPOLLERR | EPOLLHUP
+_CHANGES: Final = EPOLLIN | EPOLLOUT | EPOLLET
+"""Told of once each: connected, then answered. Asking for one after the other would be a call more."""
 _PIECE: Final = 4096
 """Bytes of the first piece; an answer that is longer is for the ordinary machine."""
 _ANCILLARY: Final = 64
@@ -30,110 +33,84 @@ _KERNEL: Final = Clock.RX_STAMP
 _unpack: Final = INFO.unpack
 
 
-class Plain:
-    """One exchange under way. Written by the engine's thread only."""
+class _Plain:
+    """The time of connect, us, is the number that is remembered, once the request is said."""
 
-    __slots__ = (
-        "_connect_us",
-        "_lane",
-        "_mono",
-        "_wall",
-        "began",
-        "deadline",
-        "fd",
-        "lateness_us",
-        "overdue",
-        "route",
-        "serial",
-        "sock",
-    )
+    __slots__ = ()
 
-    verdict: ClassVar[None] = None
+    def begin(self, lane: Lane, dues: Sequence[Due], /) -> list[Due]:
+        return connect(lane, self, dues, _CHANGES)
 
-    def __init__(  # noqa: PLR0917 (one for each exchange)
-        self, lane: Lane, route: Route, serial: int, lateness_us: int, began: int, sock: SocketType, /
-    ) -> None:
-        self._lane = lane
-        self.route = route
-        self.began = began
-        self.deadline = began + route.timeout_ns
-        self.serial = serial
-        self.lateness_us = lateness_us
-        self.overdue = False
-        self.sock: SocketType | None = sock
-        self.fd = sock.fileno()
-        self._connect_us = 0
-        self._mono = self._wall = 0
-        """When the request was handed over; 0 before that."""
-
-    def ready(self, events: int) -> None:
-        """Connected, or the answer has come, or (0) the time is up."""
-        if not self._mono:
-            if not events or events & _BROKEN or not self._say():
-                self._reconsider().ready(events)
+    def heard(self, lane: Lane, fd: int, events: int, lean: Lean, /) -> None:
+        """Connected, or the answer has come."""
+        _, route, sock, _, began, mono, wall, connect_us = lean
+        if not mono:
+            # A peer that speaks first is not told of again: the ordinary machine asks what is there.
+            if events & (_BROKEN | EPOLLIN) or not _say(lane, fd, lean):
+                _reconsidered(lane, fd, lean).ready(events)
             return
-        if not events:
-            self._hand_over().ready(0)
-            return
-        sock, glance = self.sock, self.route.glance
-        assert sock is not None
+        glance = route.glance
         assert glance is not None
         try:
             data, ancillary, _, _ = sock.recvmsg(_PIECE, _ANCILLARY)
         except OSError as error:
             if error.errno not in _AGAIN:
-                self._hand_over().hear(error, None)
+                _resumed(lane, fd, lean).hear(error, None)
             return
-        at, lane = stamp(ancillary), self._lane
-        rtt, status = lane.clocks.stamped(self._mono, self._wall, at), glance.read(data)
+        at = stamp(ancillary)
+        rtt, status = lane.clocks.stamped(mono, wall, at), glance.read(data)
         if rtt is None or status == DOUBT:
-            self._hand_over().hear(data, at)
+            _resumed(lane, fd, lean).hear(data, at)
             return
-        connect = self._connect_us
-        phases = Phases(0, connect, None, None, rtt, (self._mono - self.began) // 1_000 + rtt)
-        lane.arrived(self, rtt, _KERNEL, connect + rtt, status, phases)
+        phases = Phases(0, connect_us, None, None, rtt, (mono - began) // 1_000 + rtt)
+        lane.arrived(fd, lean, rtt, _KERNEL, connect_us + rtt, status, phases)
 
-    def _say(self) -> bool:
-        """Whether it is connected by the first SYN and the request is gone."""
-        sock, glance, lane = self.sock, self.route.glance, self._lane
-        assert sock is not None
-        assert glance is not None
-        state, rtt, again = _unpack(sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
-        if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
-            return False
-        sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        request, clocks = glance.request, lane.clocks
-        mono = clocks.ns()
-        try:
-            sent = sock.send(request)
-        except OSError:
-            return False
-        self._connect_us, self._mono, self._wall = rtt, mono, mono + clocks.offset
-        if sent < len(request):
-            self._hand_over(request[sent:])
-        else:
-            lane.epoll.modify(self.fd, EPOLLIN)
-        return True
-
-    def _reconsider(self) -> Attempt:
-        """The ordinary attempt, still connecting."""
-        attempt = self._lane.promoted(self)
-        attempt.talk = self.route.job.probe.talk(self.route.job.endpoint, self._lane.nonce())
+    def over(self, lane: Lane, fd: int, lean: Lean, /) -> Attempt:
+        attempt = _reconsidered(lane, fd, lean)
+        if lean[5]:
+            _resume(lane, attempt, lean)
         return attempt
 
-    def _hand_over(self, rest: bytes = b"") -> Speech:
-        """The ordinary conversation, its request said but for the rest."""
-        attempt = self._reconsider()
-        attempt.sent = 1
-        attempt.speech = speech = Speech(self._lane, attempt)
-        speech.resume(self._connect_us, self._mono, self._wall, rest)
-        return speech
+
+def _say(lane: Lane, fd: int, lean: Lean) -> bool:
+    """Whether it is connected by the first SYN and the request, or its beginning, is gone."""
+    course, route, sock, lateness_us, began, *_ = lean
+    glance = route.glance
+    assert glance is not None
+    state, rtt, again = _unpack(sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
+    if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
+        return False
+    sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    request, clocks = glance.request, lane.clocks
+    mono = clocks.ns()
+    try:
+        sent = sock.send(request)
+    except OSError:
+        return False
+    said = lane.live[fd] = (course, route, sock, lateness_us, began, mono, mono + clocks.offset, rtt)
+    if sent < len(request):
+        _resumed(lane, fd, said, request[sent:])
+    return True
 
 
-def begin(lane: Lane, route: Route, serial: int, lateness_us: int, now: int) -> Plain | None:
-    """An exchange under way; None: it could not even begin, and the ordinary way will find out why."""
-    if (sock := connecting(route)) is None:
-        return None
-    plain = Plain(lane, route, serial, lateness_us, now, sock)
-    lane.watch(plain, plain.fd, EPOLLOUT)
-    return plain
+def _reconsidered(lane: Lane, fd: int, lean: Lean) -> Attempt:
+    """The ordinary attempt, still connecting."""
+    attempt, job = lane.promoted(fd, lean), lean[1].job
+    attempt.talk = job.probe.talk(job.endpoint, lane.nonce())
+    lane.epoll.modify(fd, EPOLLOUT)
+    return attempt
+
+
+def _resumed(lane: Lane, fd: int, lean: Lean, rest: bytes = b"") -> Speech:
+    """The ordinary conversation, its request said but for the rest."""
+    return _resume(lane, _reconsidered(lane, fd, lean), lean, rest)
+
+
+def _resume(lane: Lane, attempt: Attempt, lean: Lean, rest: bytes = b"") -> Speech:
+    attempt.sent = 1
+    attempt.speech = speech = Speech(lane.home, attempt)
+    speech.resume(lean[7], lean[5], lean[6], rest)
+    return speech
+
+
+PLAIN: Final = _Plain()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from select import EPOLLIN
 from socket import SOCK_DGRAM, SOL_SOCKET, SocketType
-from typing import ClassVar, Final
+from typing import Final
 
 from reachline.model import Clock
 from reachline.net.attempt import Attempt, Route
 from reachline.net.kernel import RECVERR, SO_TIMESTAMPNS, stamp
-from reachline.net.lean import Lane, opened
+from reachline.net.lean import Due, Lane, Lean, opened
 from reachline.talk.glance import DOUBT
 
-__all__ = ["Query", "begin"]
+__all__ = ["QUERY"]
 
 _LARGEST: Final = 4096
 """Bytes of an answer: larger ones do not come by UDP without being asked for, and what is cut off here is not plain."""
@@ -22,86 +23,71 @@ _AGAIN: Final = frozenset((errno.EAGAIN, errno.EINTR))
 _KERNEL: Final = Clock.RX_STAMP
 
 
-class Query:
-    """One query under way. Written by the engine's thread only."""
+class _Query:
+    """The message's id is the number that is remembered."""
 
-    __slots__ = (
-        "_lane",
-        "_number",
-        "_wall",
-        "began",
-        "deadline",
-        "fd",
-        "lateness_us",
-        "overdue",
-        "route",
-        "serial",
-        "sock",
-    )
+    __slots__ = ()
 
-    verdict: ClassVar[None] = None
+    def begin(self, lane: Lane, dues: Sequence[Due], /) -> list[Due]:
+        left: list[Due] = []
+        going: list[Lean] = []
+        ns, offset, late = lane.clocks.ns, lane.clocks.offset, lane.lateness.of
+        for sock, due in [(_connected(due[0]), due) for due in dues]:
+            route, at = due
+            glance, number = route.glance, lane.nonce() & 0xFFFF
+            assert glance is not None
+            if sock is None:
+                left.append(due)
+                continue
+            began = ns()
+            try:
+                sock.send(number.to_bytes(2) + glance.request)
+            except OSError:
+                sock.close()
+                left.append(due)
+                continue
+            going.append((self, route, sock, late(began - at), began, began, began + offset, number))
+        lane.watch(going, EPOLLIN)
+        return left
 
-    def __init__(  # noqa: PLR0917 (one for each query)
-        self, lane: Lane, route: Route, serial: int, lateness_us: int, sock: SocketType, number: bytes, /
-    ) -> None:
-        self._lane = lane
-        self._number = number
-        """The message's id, as it is on the wire."""
-        self.route = route
-        self.serial = serial
-        self.lateness_us = lateness_us
-        self.overdue = False
-        self.sock: SocketType | None = sock
-        self.fd = sock.fileno()
-        clocks = lane.clocks
-        self.began = began = clocks.ns()
-        self._wall = began + clocks.offset
-        self.deadline = began + route.timeout_ns
-
-    def ready(self, events: int) -> None:
-        """An answer or an error has come, or (0) the time is up."""
-        sock, glance, lane = self.sock, self.route.glance, self._lane
-        assert sock is not None
+    def heard(self, lane: Lane, fd: int, events: int, lean: Lean, /) -> None:
+        del events
+        _, route, sock, _, _, mono, wall, number = lean
+        glance = route.glance
         assert glance is not None
-        if not events:
-            self._hand_over().ready(0)
-            return
         try:
             data, ancillary, _, _ = sock.recvmsg(_LARGEST, _ANCILLARY)
         except OSError as error:
             if error.errno not in _AGAIN:
-                lane.datagram.failed(self._hand_over(), error)
+                lane.datagram.failed(self.over(lane, fd, lean), error)
             return
         at = stamp(ancillary)
-        rtt = lane.clocks.stamped(self.began, self._wall, at)
-        if rtt is not None and data.startswith(self._number) and (status := glance.read(data)) != DOUBT:
-            lane.arrived(self, rtt, _KERNEL, rtt, status, None)
+        rtt = lane.clocks.stamped(mono, wall, at)
+        if rtt is not None and int.from_bytes(data[:2]) == number and (status := glance.read(data)) != DOUBT:
+            lane.arrived(fd, lean, rtt, _KERNEL, rtt, status, None)
         else:
-            lane.datagram.heard(self._hand_over(), data, at)
+            lane.datagram.heard(self.over(lane, fd, lean), data, at)
 
-    def _hand_over(self) -> Attempt:
-        """The ordinary attempt, its question asked."""
-        attempt, job = self._lane.promoted(self), self.route.job
-        attempt.talk = job.probe.talk(job.endpoint, int.from_bytes(self._number))
-        attempt.wall, attempt.sent = self._wall, 1
+    def over(self, lane: Lane, fd: int, lean: Lean, /) -> Attempt:
+        """Its question is asked."""
+        attempt, job = lane.promoted(fd, lean), lean[1].job
+        attempt.talk = job.probe.talk(job.endpoint, lean[7])
+        attempt.wall, attempt.sent = lean[6], 1
         return attempt
 
 
-def begin(lane: Lane, route: Route, serial: int, lateness_us: int, now: int) -> Query | None:
-    """A query under way; None: it could not even begin, and the ordinary way will find out why."""
-    del now
+def _connected(route: Route) -> SocketType | None:
+    """A socket that hears of stamps and errors."""
     if (sock := opened(route, SOCK_DGRAM)) is None:
         return None
-    assert route.glance is not None
-    number = (lane.nonce() & 0xFFFF).to_bytes(2)
     try:
         sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
         sock.setsockopt(*RECVERR[route.family], 1)
         sock.connect(route.address)
-        query = Query(lane, route, serial, lateness_us, sock, number)
-        sock.send(number + route.glance.request)
     except OSError:
         sock.close()
         return None
-    lane.watch(query, query.fd, EPOLLIN)
-    return query
+    return sock
+
+
+QUERY: Final = _Query()

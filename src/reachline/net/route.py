@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from reachline.model import Endpoint
-from reachline.net import bare, plain, query
 from reachline.net.attempt import Job, Place, Route, SockAddr
+from reachline.net.bare import BARE
+from reachline.net.plain import PLAIN
+from reachline.net.query import QUERY
 from reachline.net.resolve import Answer, nameserver
 from reachline.net.wheel import NEVER
 from reachline.talk import glance
@@ -109,12 +111,12 @@ def _to(job: Job, address: str, port: int, until: int, places: tuple[Place, ...]
 def _leaned(route: Route) -> Route:
     """The route with the lean machine that can go it, if any."""
     if route.bare:
-        return route._replace(begin=bare.begin)
+        return route._replace(course=BARE)
     job = route.job
     seen = None if route.places else glance.of(job.probe, job.endpoint)
     if seen is None:
         return route
-    return route._replace(begin=plain.begin if route.way is Way.STREAM else query.begin, glance=seen)
+    return route._replace(course=PLAIN if route.way is Way.STREAM else QUERY, glance=seen)
 
 
 def _plain(sockaddr: tuple[object, ...]) -> SockAddr:

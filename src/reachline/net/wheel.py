@@ -64,6 +64,11 @@ class Wheel(Generic[T]):
             heappop(self._heap)
         return taken
 
+    def clear(self) -> None:
+        """Nothing is due any more."""
+        self._slots.clear()
+        self._heap.clear()
+
     def sweep(self, keep: Callable[[T], bool]) -> None:
         """Drop what `keep` does not want; visits everything, for rare use."""
         slots = {slot: kept for slot, items in self._slots.items() if (kept := list(filter(keep, items)))}
