@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from reachline.center.incidents import Log
 from reachline.center.published import Published
 from reachline.center.readings import Readings, detail_row
 from reachline.center.roster import Roster
@@ -93,6 +94,7 @@ class Board:
         self.journal_fault = ""
         self.closing = asyncio.Event()
         """Set once the center stops."""
+        self.log = Log()
         self._changes: deque[Numbered] = deque(maxlen=_CHANGES)
         self._bodies: dict[str, tuple[Cluster, bytes]] = {}
         self._open: dict[str, tuple[int, frozenset[LineId]]] = {}
@@ -109,6 +111,7 @@ class Board:
         self.version = Version(epoch, self.version.counter + 1)
         last = self._changes[-1].number if self._changes else 0
         first = max(last + 1, epoch * _NUMBERS)
+        self.log.take(changes)
         numbered = tuple(Numbered(first + at, change) for at, change in enumerate(changes))
         self._changes.extend(numbered)
         if cell := self.clusters.get(name):

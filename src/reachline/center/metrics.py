@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.center.condition import FRESH_MS
+from reachline.center.incidents import families
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.frame import Pacing
 from reachline.wire.view import GATES, HEALTHS, Figures
@@ -106,6 +107,7 @@ class Exposition:
             *_of_paths(board, rows),
             *_of_center(self._desk),
             *_counters(board.counts),
+            *(family(*each) for each in families(board.log, self._desk.orders.counts())),
         )
         return "".join(parts).encode() + generate_latest(_PROCESS)
 

@@ -221,6 +221,7 @@ class Owner:
         self._scopes = {line: scope for scope, ledger in self._ledgers.items() for line in ledger.lines}
         self._named = {scope: wanted.vantages for scope, wanted in compiled.items()}
         self._board.readings.keep(frozenset(self._scopes))
+        self._board.log.incidents.keep(frozenset(self._scopes))
         self._settling.keep(self._scopes.keys())
 
     def _change(self, ledger: Ledger, wanted: Compiled, now_ms: int) -> None:

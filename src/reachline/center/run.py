@@ -21,6 +21,7 @@ from reachline.center.api.desk import Desk
 from reachline.center.board import Board, ConfigStatus
 from reachline.center.explained import Explainer
 from reachline.center.hold import Hold
+from reachline.center.incidents import earlier
 from reachline.center.intake import Intake
 from reachline.center.ledgers import Compiled, compiled
 from reachline.center.mesh import Meshing, MeshRules, MeshSeen
@@ -165,6 +166,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     )
     board = Board(clock=clock, origin=time.time() - now_ms / 1000, roster=roster, config=config)
     board.remember(remembered(document.center.journal))
+    board.log.remember(earlier(document.center.journal))
     board.version = Version(max(journal.epoch, recovered.version.epoch + 1), 0)
     stream = Stream(board)
     ledgers = _ledgers(wanted, recovered, board, now_ms)

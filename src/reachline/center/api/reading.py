@@ -14,7 +14,7 @@ from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
 from reachline.center.board import Cluster, dumps
 from reachline.model import Line, LineId
-from reachline.wire import matrix, view
+from reachline.wire import incidents, matrix, view
 
 __all__ = ["json_answer", "routes", "unknown_cluster"]
 
@@ -120,6 +120,19 @@ def _decisions(router: APIRouter, desk: Desk) -> None:
             _found(desk, line)
         rows = desk.board.changes(since=since, line=line, limit=limit)
         return json_answer({"changes": rows, "next": rows[-1]["id"] if rows else since})
+
+    @router.get("/incidents", responses={200: {"model": model(incidents.IncidentsDocument)}, **_ANSWERS})
+    async def told(
+        line: Annotated[str, Query(description="Only those of this line.")] = "",
+        lasting: Annotated[bool, Query(description="Only those that last.")] = False,
+        limit: Annotated[int, Query(ge=1, le=_MOST)] = 100,
+    ) -> Response:
+        """The newest incidents, newest first: faults from the first bad verdict to full weight, with their mean times."""
+        if line:
+            _found(desk, line)
+        found = [one for one in desk.board.log.incidents.all() if not line or line in one.lines]
+        found = [one for one in found if not (lasting and one.is_over)]
+        return json_answer(incidents.document(found[-limit:], origin=desk.board.origin))
 
     @router.get("/explain/{line:path}", responses=_ANSWERS)
     async def explain(
