@@ -22,6 +22,7 @@ __all__ = [
     "Said",
     "asked",
     "grown",
+    "loudest",
     "question",
     "severity_milli",
     "speaks_against",
@@ -175,6 +176,11 @@ def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int
     worth = max((_worth(seen, question) for question in questions), default=0)
     most = max((question.height for question in questions), default=0)
     return min(most, max(0, before - -(-before // _FADE) + worth))
+
+
+def loudest(seen: Evidence, questions: Sequence[Question]) -> str:
+    """What is asked for by the question that this speaks most for, or least against."""
+    return max(questions, key=lambda question: _worth(seen, question) * 1_000 // question.height).what
 
 
 def _trimmed(heard: Mapping[str, Said]) -> list[Said]:

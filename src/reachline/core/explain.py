@@ -70,7 +70,7 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
         base=view.line.base,
         rule=name,
         decided_ms=deciding.at_ms if deciding else None,
-        because=words.rule(name, facts) + held,
+        because=words.rule(name, facts) + held + words.unenforced(facts),
         votes=deciding.votes if deciding else (),
         facts=deciding.facts if deciding else (),
         current=tuple(ballot.vote for _, ballot in view.ballots if ballot.vote is not None),

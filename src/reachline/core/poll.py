@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from reachline.core.credit import Credit, Result
-from reachline.core.cusum import NOTHING, Evidence, Said, suspicion
+from reachline.core.cusum import NOTHING, Evidence, Said, loudest, suspicion
 from reachline.core.habits import Habits
 from reachline.core.quorum import Ballot, Tally, is_fresh, needed, total
 from reachline.core.rules import QuorumRules, Rules
@@ -91,7 +91,8 @@ class Poll:
             return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects)
         told = self.pending.get(line.id, {})
         self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
-        vote = Vote(vantage, zone, f"{kind}.failed", seen.failed, seen.attempts, 0)
+        what = loudest(seen, rules.questions) if zone is Zone.D else "failed"
+        vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, 0, 0, vote, (), suspects)
 
     def heard(self, line: LineId, now_ms: int, rules: Rules) -> dict[str, Said]:

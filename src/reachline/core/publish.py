@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from reachline.core.cusum import grown
 from reachline.core.quorum import Tally, needed
 from reachline.core.row import Row
 from reachline.core.rules import Rules
@@ -128,6 +129,21 @@ def facts_of(before: Row, after: Row, tally: Tally | None, due: int | None, rule
     if now.gate is Gate.OPEN and now.until_ms:
         found += [Fact("cooldown_ms", now.until_ms - now.since_ms), Fact("until_ms", now.until_ms)]
         found.append(Fact("reopens", now.reopens))
+    if any(after.asked.sums):
+        what, total, height = grown(after.asked, rules.questions)
+        found += [Fact(f"sum.{what}", 1_000 * total // height)] if what else []
+    found += [Fact(f"unenforced.{rule}", 1) for rule in _idle(after, rules)]
     if due is not None:
         found.append(Fact("due_ms", due))
     return tuple(found)
+
+
+def _idle(row: Row, rules: Rules) -> list[str]:
+    """Rules that have something to say of this line, and do not act."""
+    speaks = {
+        "breaker": row.breaker.gate is not Gate.CLOSED,
+        "faults": row.judgement.faults > 0,
+        "groups": bool(row.incident),
+        "guard": row.held,
+    }
+    return [rule for rule, has_word in speaks.items() if has_word and not rules.acts(rule)]

@@ -62,18 +62,35 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
 
 
 def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> list[Share]:
-    """The lines as a policy sees them; a held line has the floor's faults, whatever it gathered."""
+    """The lines as a policy sees them; a held line has the floor's faults, whatever it gathered. Rules that do not act are not
+    seen.
+    """
+    trips, costs = rules.acts("breaker"), rules.acts("faults")
     return [
-        Share(
-            line.base,
-            line.roles,
-            row.judgement.health,
-            row.breaker.gate,
-            rules.faults.cap if row.held else row.judgement.faults,
-            share_milli(row.breaker, rules.breaker),
+        _seen(
+            Share(
+                line.base,
+                line.roles,
+                row.judgement.health,
+                row.breaker.gate,
+                rules.faults.cap if row.held and trips else row.judgement.faults,
+                share_milli(row.breaker, rules.breaker),
+            ),
+            trips=trips,
+            costs=costs or (row.held and trips),
         )
         for line, row in ((line, rows[line.id]) for line in lines)
     ]
+
+
+def _seen(share: Share, *, trips: bool, costs: bool) -> Share:
+    """The line without what does not act: a breaker that does not trip leaves it degraded, faults that cost nothing healthy."""
+    if not trips:
+        health = Health.DEGRADED if share.health is Health.UNHEALTHY else share.health
+        share = share._replace(gate=Gate.CLOSED, step_milli=_FULL, health=health)
+    if costs:
+        return share
+    return share._replace(faults=0, health=Health.HEALTHY if share.health is Health.DEGRADED else share.health)
 
 
 def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, offered: int = 0) -> Weights:
@@ -87,7 +104,7 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
     full = dict(zip((line.id for line in taking), spread(well, rules.policy, total, rules.faults), strict=True))
     if not rules.enforce:
         return Weights(full, full, "")
-    if least := fail_open(candidates(lines, rows, rules)):
+    if rules.acts("breaker") and (least := fail_open(candidates(lines, rows, rules))):
         return Weights(least, full, "fail_open")
     raw = _spread(now, total, rules)
     is_lost = is_panic(sum(raw), sum(full.values()), rules.guard)

@@ -11,7 +11,20 @@ from typing import Final
 
 from reachline.model import CENSORED_US, Change, Gate, Standing, Vote, Zone
 
-__all__ = ["amount", "duration", "metric", "milliseconds", "move", "paths", "percent", "rule", "state", "vote", "zone"]
+__all__ = [
+    "amount",
+    "duration",
+    "metric",
+    "milliseconds",
+    "move",
+    "paths",
+    "percent",
+    "rule",
+    "state",
+    "unenforced",
+    "vote",
+    "zone",
+]
 
 _ZONES: Final = {Zone.H: "healthy", Zone.D: "degraded", Zone.F: "failed", Zone.N: "no opinion"}
 _GATES: Final = {Gate.CLOSED: "closed", Gate.OPEN: "open", Gate.HALF_OPEN: "in trial", Gate.RAMP: "coming back"}
@@ -24,8 +37,14 @@ _METRICS: Final = {
     "p95": "P95 latency",
     "ewma": "average latency",
     "jitter": "jitter (P95 − P50)",
+    "failed": "attempts that failed or lost a packet",
+    "slow": "answers above the degraded limit",
+    "crawl": "answers above the failed limit",
 }
-_RATES: Final = ("loss", "timeout", "errors")
+_RATES: Final = ("loss", "timeout", "errors", "failed", "slow", "crawl")
+_ADDED: Final = ("failed", "slow", "crawl")
+"""What `fast` mode asks for: it adds up over vantages and calls, and no vantage finds it by itself."""
+_IDLE: Final = "unenforced."
 _PASSIVE: Final = "passive"
 
 _RULES: Final = {
@@ -100,6 +119,12 @@ def vote(cast: Vote) -> str:
     return f"{name}: {found}, {'limit' if cast.zone in (Zone.D, Zone.F) else 'degraded from'} {limit}"
 
 
+def unenforced(facts: Mapping[str, int]) -> str:
+    """The rules that only record, as the end of a sentence; empty where all act."""
+    names = [name.removeprefix(_IDLE) for name in facts if name.startswith(_IDLE)]
+    return f"; unenforced: {', '.join(names)}" if names else ""
+
+
 def rule(name: str, facts: Mapping[str, int]) -> str:
     """Why, in words, with the numbers the decision rests on; the name itself where there are no words for it."""
     # A fact that a decision did not record reads as `?`, never as an error.
@@ -116,6 +141,8 @@ def rule(name: str, facts: Mapping[str, int]) -> str:
 def _voted(name: str, known: Mapping[str, object]) -> str:
     _, metric_name, level = name.split(".", 2)
     what = _METRICS.get(metric_name.partition("+")[0], metric_name)
+    if metric_name in _ADDED or f"sum.{metric_name}" in known:
+        return f"{what} added up over vantages and calls until the line counts as {level}"
     if level == "degraded":
         return (
             f"most vantages found {what} beyond the degraded limit, {known['bad_ticks']} ticks in a row "
