@@ -35,7 +35,21 @@ from reachline.model import Failure, Kind, Reading
 from reachline.talk import build
 from reachline.talk.hop import Hop
 from reachline.talk.literal import literal
-from reachline.wire import dns, frame, grpc_health, http1, icmp, mesh, mesh_sides, optics, posted, redis, sockdiag, x509
+from reachline.wire import (
+    dns,
+    frame,
+    grpc_health,
+    http1,
+    icmp,
+    mesh,
+    mesh_sides,
+    optics,
+    ordering,
+    posted,
+    redis,
+    sockdiag,
+    x509,
+)
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -352,6 +366,14 @@ def _posted(data: bytes) -> None:
     posted.read_outcomes(answer.parsed(data))
 
 
+def _ordered(data: bytes) -> None:
+    ordering.read_order(answer.parsed(data))
+
+
+def _ordered_shape(data: bytes) -> None:
+    ordering.read_order(reshaped(ORDER_SHAPE, data))
+
+
 LINES: Final = json.dumps(
     {"cluster": "shop", "version": "7.1", "issued": 1.5, "ttl": 300, "lines": [{"line": "shop/a", "address": "tcp://10.0.0.1:443", "weight": 100}]}
 ).encode()  # fmt: skip
@@ -364,6 +386,10 @@ FOREIGN: Final = json.dumps(
         "avg_rtt_ms": 20.5, "p95_rtt_ms": 60, "loss_rate": 0.01, "timeout_rate": 0, "status": "healthy",
     }
 ).encode()  # fmt: skip
+ORDER: Final = json.dumps(
+    {"action": "weight", "target": "shop/a", "for": 7200, "reason": "works", "weight": 30, "force": False}
+).encode()
+ORDER_SHAPE: Final = json.loads(ORDER)
 JSON_TOKENS: Final = (
     b'"',
     b"{",
@@ -544,9 +570,11 @@ def _bodies() -> Iterator[Target]:
     yield Target(name="wire.frame.shape", run=_frame_shape, errors=remote, seeds=SHAPES, is_slow=True)
     yield Target(name="client.answer.shape", run=_lines_shape, errors=remote, seeds=SHAPES, is_slow=True)
     yield Target(name="wire.posted.shape", run=_posted_shape, errors=remote, seeds=SHAPES, is_slow=True)
+    yield Target(name="wire.ordering.shape", run=_ordered_shape, errors=remote, seeds=SHAPES, is_slow=True)
     yield Target(name="doors.heartbeat.shape", run=_foreign_shape, errors=(ConfigError,), seeds=SHAPES, is_slow=True)
     yield Target(name="client.answer", run=_line_list, errors=remote, seeds=(LINES,), tokens=JSON_TOKENS)
     yield Target(name="wire.posted", run=_posted, errors=remote, seeds=(POSTED,), tokens=JSON_TOKENS)
+    yield Target(name="wire.ordering", run=_ordered, errors=remote, seeds=(ORDER,), tokens=JSON_TOKENS)
     yield Target(
         name="doors.heartbeat", run=heartbeat.read, errors=(ConfigError,), seeds=(FOREIGN,), tokens=JSON_TOKENS
     )
