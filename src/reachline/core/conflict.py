@@ -54,11 +54,12 @@ def after(matter: Matter, word: Word, zone: Zone, now_ms: int, rules: BusinessRu
             failed=min(most, matter.failed + 1) if has_failed else 0,
         )
     if matter.overrides and now_ms - matter.conflict_ms > rules.hold_ms:
-        matter = matter._replace(overrides=False, conflicts=0)
+        matter = matter._replace(overrides=False, conflicts=0, conflict_ms=0)
     if Zone.N in (word.zone, zone):
-        return matter
+        # Calls whose failing is somebody else's fault quarrel with nobody: that ends a row. Mere silence does not.
+        return matter._replace(conflicts=0) if word.causes else matter
     if (word.zone is Zone.H) is (zone is Zone.H):
-        return matter._replace(conflicts=0)
+        return matter._replace(conflicts=0, conflict_ms=matter.conflict_ms if matter.overrides else 0)
     count = min(rules.conflict_ticks, matter.conflicts + 1)
     return matter._replace(
         conflicts=count, conflict_ms=now_ms, overrides=matter.overrides or count >= rules.conflict_ticks

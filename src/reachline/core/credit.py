@@ -25,11 +25,9 @@ class Result(NamedTuple):
 
     def place(self, says_well: bool) -> int:
         """Where in a `Score` a verdict counts besides `spoke`; 0: it agreed."""
-        if self.well is None:
-            return 3
         if self.lost is not None and says_well is not self.lost:
             return 2
-        return int(says_well is not self.well)
+        return 3 if self.well is None else int(says_well is not self.well)
 
 
 class Credit:

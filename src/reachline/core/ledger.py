@@ -87,7 +87,8 @@ class Ledger:
                 kinds = tuple(reading for _, reading in group)
                 if self.poll.cast(vantage, self.lines[line], kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
                     self.fresh.add(line)
-                if line in self.restless or line in self.poll.doubtful:
+                # Not where it is merely doubted: that depends on who was heard first.
+                if line in self.restless:
                     decides = deciding(self.lines[line])
                     self._put(line, probed(self.rows[line], kinds, decides, now_ms, self.rules))
 
