@@ -81,15 +81,21 @@ class World:
                 rows = [(line, own.get(line[-1], WELL)) for line in (A, B, C)]
                 self.ledger.report(vantage, rows, now_ms=self.now_ms - 100)
             for client in self.clients if calls is not None else ():
-                rows = [self._row(line, *(calls or {}).get(line[-1], (100, 0)), how, service) for line in (A, B, C)]
-                if only and client != only:
-                    rows = [self._row(line, 100, 0, how, service) for line in (A, B, C)]
-                self.ledger.outcomes(client, rows, now_ms=self.now_ms - 50)
+                named = (calls or {}) if not only or client == only else {}
+                made = [self._row(line, *named.get(line[-1], (100, 0)), how, service) for line in (A, B, C)]
+                self.ledger.outcomes(client, made, now_ms=self.now_ms - 50)
             self.seen.append(self.ledger.close(self.now_ms))
 
     @staticmethod
     def _row(line: LineId, ok: int, bad: int, how: str, service: str) -> Outcome:
-        return Outcome(line, service, ok=ok, timed=ok)._replace(**{how: bad})
+        row = Outcome(line, service, ok=ok, timed=ok)
+        match how:
+            case "late":
+                return row._replace(late=bad)
+            case "errors":
+                return row._replace(errors=bad)
+            case _:
+                return row._replace(failed=bad)
 
     def state(self, line: LineId = A) -> tuple[Health, Gate]:
         row = self.ledger.rows[line]
