@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from reachline.core.cusum import QUESTIONS
-from reachline.core.rules import SHADOWS, BaselineRules, Patience, Rules, decode, encode
+from reachline.core.rules import (
+    SHADOWS,
+    BaselineRules,
+    BusinessRules,
+    GuardRules,
+    Patience,
+    Rules,
+    decode,
+    encode,
+)
 from reachline.doors import reach
 from reachline.doors.effective import effective
 from reachline.doors.settings import Document, Enforce
@@ -84,7 +93,7 @@ def test_a_lone_vantage_waits_for_what_is_left_of_its_patience_after_twice_the_d
     ],
 )
 def test_what_is_never_slow_is_not_asked_about(said: str, asked: set[str]) -> None:
-    assert {one.what for one in rules(f"mode: fast\n{said}").questions} == asked
+    assert {one.what for one in rules(f"mode: fast\n{said}").questions} - {"errors"} == asked
 
 
 @pytest.mark.parametrize(
@@ -186,6 +195,27 @@ def test_a_wrong_mode_or_enforcement_is_told_with_its_place(said: str, message: 
         document(said)
 
     assert str(caught.value.problems[0]).startswith(message)
+
+
+def test_a_trial_fails_by_its_rate_in_fast_mode_and_by_three_failures_in_literal() -> None:
+    assert [rules(said).breaker.fail_milli for said in ("mode: fast", "mode: literal")] == [10, 0]
+    assert rules("mode: fast\ncircuit_breaker: {half_open: {fail_rate: never}}").breaker.fail_milli == 0
+    assert rules("circuit_breaker: {half_open: {fail_rate: 2%}}").breaker.fail_milli == 20
+
+
+def test_the_breaker_may_try_early_and_take_its_steps_for_shares() -> None:
+    breaker = rules("circuit_breaker: {early_trial: true, ratio_mode: share}").breaker
+
+    assert (breaker.early_ms, breaker.share_steps) == (20_000, True)
+
+
+def test_how_far_automation_may_go_and_what_calls_say_are_the_documents_to_decide() -> None:
+    said = "guard: {max_open: 30%, panic: 40%, alive: 20s, group: 10s, fill: 90%}\n"
+    found = rules(said + "business: {span: 20s, calls: 10, clients: 1, conflict_ticks: 4, hold: 30s}")
+
+    assert found.guard == GuardRules(300, 400, 20_000, 10_000, 900)
+    assert found.business == BusinessRules(20_000, 10, 1, 4, 30_000)
+    assert (rules().guard, rules().business) == (GuardRules(), BusinessRules())
 
 
 def test_rules_of_every_kind_stand_in_the_journal_as_they_are() -> None:

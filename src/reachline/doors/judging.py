@@ -5,17 +5,20 @@ Every default carries its reason.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reachline.doors.limits import Rate
 from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, Share, refuse
 
 __all__ = [
+    "Business",
     "CircuitBreaker",
     "Enforce",
     "Faults",
+    "Guard",
     "HalfOpen",
     "Judge",
     "LocalBreaker",
@@ -78,6 +81,11 @@ class HalfOpen(Settings):
     min_success_requests: int = Field(200, ge=1, le=10_000_000, description="Successes a trial needs besides.")
     max_success_requests: int = Field(1_000, ge=1, le=10_000_000, description="Counting stops here: evidence enough.")
     fail_threshold: int = Field(3, ge=1, le=10_000, description="Failures that end the trial at once.")
+    fail_rate: Rate = Field(
+        None,
+        description="Besides, their rate must surely be above this and above twice the line's usual one. `never`: it need not; "
+        "mode fast says 1%, for at 1 000 calls three failures are nothing.",
+    )
     cooldown_multiplier: float = Field(
         2.0, ge=1, le=100, description="Each failed trial lengthens the cooldown by this factor."
     )
@@ -111,6 +119,13 @@ class CircuitBreaker(Settings):
     reset_seconds: float = Field(
         600.0, ge=1, le=604_800, description="Closed this long with traffic, reopenings are forgiven."
     )
+    early_trial: bool = Field(
+        False,
+        description="True: a first opening is tried after 20 s once the line has been well for `patience.recover` ticks.",
+    )
+    ratio_mode: Literal["weight", "share"] = Field(
+        "weight", description="What `traffic_ratio` and `step_ratios` are of: the line's own weight, or all traffic."
+    )
     half_open: HalfOpen = Field(HalfOpen(), description="The trial.")
     cooldown_multiplier: float | None = Field(
         None,
@@ -131,6 +146,43 @@ class LocalBreaker(Settings):
     open_cap: Annotated[Duration, Field(ge=0.1, le=86_400)] = Field(60.0, description="Longest time open.")
     max_open: Share = Field(
         0.5, gt=0, le=1, description="At most this share of a cluster's lines, and never the last one."
+    )
+
+
+class Guard(Settings):
+    """How much automation may take out, and what lines that share a risk have in common."""
+
+    max_open: Share = Field(0.5, gt=0, le=1, description="At most this share of a cluster's base weights is held open.")
+    panic: Share = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="With more than this share of the weight lost, lines that still answer are used again.",
+    )
+    alive: Annotated[Duration, Field(ge=1, le=3_600)] = Field(
+        60.0, description="In panic a line with a success this young is used."
+    )
+    group: Annotated[Duration, Field(ge=1, le=3_600)] = Field(
+        30.0, description="Half of a group's lines, two at least, bad within this time are one incident."
+    )
+    fill: Share = Field(0.85, gt=0, le=1, description="Traffic is poured up to this share of a line's capacity.")
+
+
+class Business(Settings):
+    """When the business's own calls are a verdict, and when they are believed over the vantages."""
+
+    span: Annotated[Duration, Field(ge=1, le=600)] = Field(10.0, description="Calls count this long.")
+    calls: int = Field(50, ge=1, le=1_000_000, description="Fewer of them on a line say nothing.")
+    clients: int = Field(2, ge=1, le=1_000, description="Nor do those of fewer clients, where there are more.")
+    conflict_ticks: int = Field(
+        3,
+        ge=1,
+        le=1_000,
+        description="Ticks in a row in which vantages and calls disagree, until calls are believed (mode fast adds both up "
+        "and moves trust alone).",
+    )
+    hold: Annotated[Duration, Field(ge=1, le=3_600)] = Field(
+        60.0, description="They are, this long after the last one."
     )
 
 

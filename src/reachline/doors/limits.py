@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, Share, refuse
 
-__all__ = ["RATES", "ROUND_TRIPS", "Limits", "RateLimit", "RttLimit", "Window"]
+__all__ = ["RATES", "ROUND_TRIPS", "Limits", "Rate", "RateLimit", "RttLimit", "Window"]
 
 RATES: Final = ("loss", "timeout", "errors")
 ROUND_TRIPS: Final = ("p95", "ewma", "jitter")
@@ -41,7 +41,8 @@ def _ignore(value: object) -> object:
     return value
 
 
-_Rate = Annotated[Annotated[Share, Field(ge=0.001, le=1)] | None, BeforeValidator(_never)]
+Rate = Annotated[Annotated[Share, Field(ge=0.001, le=1)] | None, BeforeValidator(_never)]
+"""A share, or `never`."""
 _Rtt = Annotated[Annotated[Duration, Field(ge=0.000_01, le=60)] | None, BeforeValidator(_never)]
 _ENTER: Final = "From here on degraded. `never`: this metric does not degrade a line."
 _EXIT: Final = "Degraded ends below this. Unset beside a changed `degraded`: moves in proportion."
@@ -53,10 +54,10 @@ _SAMPLES: Final = "Below this many samples the metric has no opinion."
 class RateLimit(Settings):
     """Limits of a share of samples. The point value and the 95 % lower bound must both agree before it counts."""
 
-    degraded: _Rate = Field(None, description=_ENTER)
-    exit: _Rate = Field(None, description=_EXIT)
-    failed: _Rate = Field(None, description=_FAILED)
-    failed_exit: _Rate = Field(None, description=_FAILED_EXIT)
+    degraded: Rate = Field(None, description=_ENTER)
+    exit: Rate = Field(None, description=_EXIT)
+    failed: Rate = Field(None, description=_FAILED)
+    failed_exit: Rate = Field(None, description=_FAILED_EXIT)
     samples: int = Field(25, ge=1, le=10_000, description=_SAMPLES)
 
 

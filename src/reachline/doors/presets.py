@@ -11,9 +11,9 @@ from typing import Final
 from reachline.core.rules import BaselineRules
 from reachline.doors.limits import Limits, RttLimit, Window
 from reachline.doors.probing import IcmpProbe, Probes, TcpProbe, UdpProbe
-from reachline.doors.settings import CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
+from reachline.doors.settings import Business, CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
 
-__all__ = ["CLASSES", "LONG_HAUL", "MODES", "PRESETS"]
+__all__ = ["CLASSES", "EARLY_TRIAL_MS", "LONG_HAUL", "MODES", "PRESETS"]
 
 # `model_construct` throughout: the values are in their inner units, and only the named fields count as set.
 
@@ -33,6 +33,7 @@ _FAST: Final = Tunable.model_construct(
         icmp=IcmpProbe.model_construct(tail=_TAIL),
         udp=UdpProbe.model_construct(tail=_TAIL),
     ),
+    circuit_breaker=CircuitBreaker.model_construct(half_open=HalfOpen.model_construct(fail_rate=0.01)),
 )
 
 MODES: Final[Mapping[str, Tunable]] = {"literal": Tunable.model_construct(), "fast": _FAST}
@@ -57,6 +58,7 @@ _QUICK: Final = Tunable.model_construct(
         half_open=HalfOpen.model_construct(traffic_ratio=0.1, min_window_seconds=15.0, min_success_requests=100),
         recovery=Recovery.model_construct(step_ratios=(0.1, 0.25, 0.5, 1.0), step_interval_seconds=15.0),
     ),
+    business=Business.model_construct(conflict_ticks=2),
 )
 
 _STABLE: Final = Tunable.model_construct(
@@ -74,6 +76,7 @@ _STABLE: Final = Tunable.model_construct(
             step_ratios=(0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0), step_interval_seconds=60.0
         ),
     ),
+    business=Business.model_construct(conflict_ticks=5),
 )
 
 PRESETS: Final[Mapping[str, Tunable]] = {
@@ -93,6 +96,9 @@ CLASSES: Final[Mapping[str, Tunable]] = {
     "bulk": Tunable.model_construct(limits=Limits.model_construct(p95=_MUTE, ewma=_MUTE, jitter=_MUTE)),
     "long_haul": Tunable.model_construct(),
 }
+
+EARLY_TRIAL_MS: Final = 20_000
+"""Of `early_trial`: ten ticks in fast mode, long enough that a flap is not taken for a repair."""
 
 LONG_HAUL: Final = BaselineRules(degraded_milli=2_500, failed_milli=5_000)
 """Of a line's own median: what is 2.5 and 5 times as slow as it used to be at this hour is degraded and failed."""

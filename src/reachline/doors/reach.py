@@ -16,7 +16,9 @@ from reachline.core.rules import (
     SHADOWS,
     BaselineRules,
     BreakerRules,
+    BusinessRules,
     FaultRules,
+    GuardRules,
     Limit,
     LocalRules,
     QuorumRules,
@@ -29,7 +31,7 @@ from reachline.doors.effective import Effective, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS, RateLimit, RttLimit
 from reachline.doors.outbounds import without_password
 from reachline.doors.planning import probe_plans
-from reachline.doors.presets import LONG_HAUL
+from reachline.doors.presets import EARLY_TRIAL_MS, LONG_HAUL
 from reachline.doors.reading import examine, read_secret
 from reachline.doors.settings import Cluster, Document, LineSettings
 from reachline.errors import ConfigError, Problem
@@ -82,6 +84,8 @@ def rules(document: Document, cluster: str) -> Rules:
         seed=document.seed,
         baseline=LONG_HAUL if settings.service_class == "long_haul" else BaselineRules(),
         shadowed=shadowed,
+        guard=_guard(found),
+        business=_business(found),
     )
 
 
@@ -139,6 +143,31 @@ def _breaker(found: Effective) -> BreakerRules:
         min_ok=trial.min_success_requests,
         max_ok=trial.max_success_requests,
         fail_threshold=trial.fail_threshold,
+        fail_milli=_milli(trial.fail_rate or 0),
+        early_ms=EARLY_TRIAL_MS if breaker.early_trial else 0,
+        share_steps=breaker.ratio_mode == "share",
+    )
+
+
+def _guard(found: Effective) -> GuardRules:
+    guard = found.settings.guard
+    return GuardRules(
+        open_milli=_milli(guard.max_open),
+        panic_milli=_milli(guard.panic),
+        alive_ms=_ms(guard.alive),
+        group_ms=_ms(guard.group),
+        fill_milli=_milli(guard.fill),
+    )
+
+
+def _business(found: Effective) -> BusinessRules:
+    business = found.settings.business
+    return BusinessRules(
+        span_ms=_ms(business.span),
+        minimum=business.calls,
+        clients=business.clients,
+        conflict_ticks=business.conflict_ticks,
+        hold_ms=_ms(business.hold),
     )
 
 

@@ -21,9 +21,11 @@ from reachline.doors.addresses import (
 )
 from reachline.doors.agents import AgentSettings, LocalitySettings, MeshSettings
 from reachline.doors.judging import (
+    Business,
     CircuitBreaker,
     Enforce,
     Faults,
+    Guard,
     HalfOpen,
     Judge,
     LocalBreaker,
@@ -42,12 +44,14 @@ from reachline.model import Endpoint
 
 __all__ = [
     "AgentSettings",
+    "Business",
     "Center",
     "CircuitBreaker",
     "Cluster",
     "Document",
     "Enforce",
     "Faults",
+    "Guard",
     "HalfOpen",
     "Judge",
     "LineSettings",
@@ -203,6 +207,8 @@ class Tunable(Settings):
     recovery: Recovery | None = Field(
         None, description="Read here too, one level above circuit_breaker; both places are an error."
     )
+    guard: Guard = Field(Guard(), description="How far automation may go.")
+    business: Business = Field(Business(), description="What the business's own calls have to say.")
     local_breaker: LocalBreaker = Field(LocalBreaker(), description="The breaker inside each client.")
 
 
