@@ -1,6 +1,6 @@
 """When a line was really at fault, as evidence tells afterwards: by one fixed measure, whatever rules judged at the time.
 
-A bucket of ten seconds is bad where at least 5 % of all attempts failed (and surely 3 %), the worst vantage of four or more left
+A bucket of ten seconds is bad where at least 5 % of all attempts failed (and surely 3 %), the worst vantage of three or more left
 aside; or where most vantages saw a P95 of half a second; or where as many of at least fifty calls failed, unless they failed on
 every line. Bad buckets make a fault; a single one is none, and two good ones in between do not end it.
 """
@@ -23,7 +23,7 @@ _Z_MILLI: Final = 1_645
 """These three are the table's failed limit for losses and timeouts, its exit and its gate."""
 _SLOW_US: Final = 500_000
 """The table's failed limit for P95."""
-_TRIMMED: Final = 4
+_TRIMMED: Final = 3
 """Vantages from which on the worst one is left aside."""
 _CALLS: Final = 50
 _LEAST: Final = 2

@@ -180,7 +180,7 @@ class _Cluster:
         """Both courses begin here, unless they have."""
         if self._recorded is None and self._would is not None:
             self._recorded = Course(self._standings.values(), at_ms)
-            self._proposed = Course(self._would.board.standings.values(), at_ms)
+            self._proposed = Course(self._now(self._would), at_ms)
 
     def lost(self) -> None:
         """Records were lost: what would have been is known again from the next checkpoint on."""
@@ -221,7 +221,7 @@ class _Cluster:
     def _open(self, opened: Opened) -> None:
         was = Ledger.thaw(opened.checkpoint)
         self._told(tuple(was.told.values()), was.rules)
-        self._standings = {self._names.get(line, line): one for line, one in was.board.standings.items()}
+        self._standings = {one.line: one for one in self._named(was)}
         if self._recorded is not None:
             self._recorded.begin(self._standings.values(), opened.at_ms)
         if self._would is None:
@@ -230,7 +230,16 @@ class _Cluster:
             tick_ms = wanted.rules.tick_ms
             self._would, self._due_ms = was, (opened.at_ms // tick_ms + 1) * tick_ms
             if self._proposed is not None:
-                self._proposed.begin(was.board.standings.values(), opened.at_ms)
+                self._proposed.begin(self._now(was), opened.at_ms)
+
+    def _named(self, ledger: Ledger) -> list[Standing]:
+        """The ledger's standings, by the names that the settings have for these lines."""
+        return [replace(one, line=self._names.get(line, line)) for line, one in ledger.board.standings.items()]
+
+    def _now(self, would: Ledger) -> list[Standing]:
+        """Until its first tick it still stands as recorded: lines that the settings lack are gone all the same."""
+        wanted = {line.id for line in self._wanted.lines}
+        return [one for one in self._named(would) if one.line in wanted]
 
     def _told(self, lines: Sequence[Line], rules: Rules) -> None:
         """What the recorded document says from here on."""
