@@ -9,12 +9,14 @@ from typing import Final
 
 from reachline.model import Counts, Failure
 
-__all__ = ["ANSWERED", "bad_among", "classes_of", "code_of", "counts_of"]
+__all__ = ["ANSWERED", "OK", "bad_among", "classes_of", "code_of", "counts_of"]
 
-_OK, _LATE, _RESET, _ERRORS = 0, 1, 3, 7
+OK: Final = 0
+"""The byte of an attempt that ended well and has no status."""
+_LATE, _RESET, _ERRORS = 1, 3, 7
 _BAD: Final = frozenset({_RESET, _ERRORS})
 _COLUMN: Final = {
-    None: _OK,
+    None: OK,
     Failure.TIMEOUT: _LATE,
     Failure.REFUSED: 2,
     Failure.RESET: _RESET,

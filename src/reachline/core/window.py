@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from reachline.core import ewma, histogram
-from reachline.core.codes import ANSWERED, bad_among, classes_of, code_of, counts_of
+from reachline.core.codes import ANSWERED, OK, bad_among, classes_of, code_of, counts_of
 from reachline.core.ring import BLURRED, Columns, Ring
 from reachline.core.rounds import Rounds
 from reachline.model import CENSORED_US, Clock, Failure, Kind, Reading, Seconds
@@ -26,6 +26,8 @@ MAX_AGE: Final[Seconds] = 120.0
 MINIMUM: Final = 5
 """The smallest number of attempts any limit asks for (EWMA, 5xx)."""
 _RECENT: Final = 5
+_AGENT: Final = Failure.AGENT
+"""Looking a member up by its class takes as long as half of all else that a sample costs."""
 
 
 def max_age(every: Seconds, wanted: Seconds = MAX_AGE) -> Seconds:
@@ -127,7 +129,7 @@ class Window:
         burst: int = 1,
     ) -> None:
         """One attempt of round `number` ended at `now`. `late` outranks `failure`; AGENT is counted apart and not kept."""
-        if failure is Failure.AGENT:
+        if failure is _AGENT:
             self.agent_faults += 1
             self.rounds.ended(number, burst, None)
             return
@@ -138,15 +140,18 @@ class Window:
             if ok:
                 self.mean = ewma.after(self.mean, rtt_us, self.alpha)
         rtt = rtt_us if rtt_us is not None else BLURRED if failure in ANSWERED else math.inf
-        self._ring.append(now, rtt, code_of(failure, late=late, status=status), sent, lost)
-        self.fresh_ok += ok
-        self.fresh_failed += not ok
+        plain = ok and not status
+        self._ring.append(now, rtt, OK if plain else code_of(failure, late=late, status=status), sent, lost)
         if ok:
-            self.fresh_marred += lost > 0
+            self.fresh_ok += 1
+            if lost:
+                self.fresh_marred += 1
             if rtt_us is not None and rtt_us > self.slow_us > 0:
                 self.fresh_slow += 1
             if rtt_us is not None and rtt_us > self.crawl_us > 0:
                 self.fresh_crawl += 1
+        else:
+            self.fresh_failed += 1
         if not ok or self._dead:
             self._watch_death(burst)
 
