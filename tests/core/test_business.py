@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reachline.core import telling
 from reachline.core.cusum import QUESTIONS
+from reachline.core.explain import explain
 from reachline.core.ledger import Closed, Ledger
 from reachline.core.rules import FaultRules, Limit, Patience, QuorumRules, Rules, with_tables
 from reachline.core.trust import FULL
@@ -501,3 +503,42 @@ def test_a_line_that_is_renamed_keeps_its_quarrel() -> None:
 
     assert world.ledger.hearing.matters == {LineId("payments/xa"): matter}
     assert set(world.ledger.hearing.business.newest.rows) == {LineId(f"payments/x{name}") for name in "abc"}
+
+
+# -- what people are told ---------------------------------------------------------------------------------------------
+
+
+def told(world: World) -> str:
+    changes = [one for closed in world.seen for one in closed.changes if one.line == A]
+    view = world.ledger.view(A, world.now_ms)
+    return telling.text(explain(view, changes, rules=world.rules, now_ms=world.now_ms), lambda ms: f"{ms // 1_000} s")
+
+
+def test_an_explanation_quotes_business_trust_and_quarrel() -> None:
+    world = healthy(LITERAL)
+    world.tick(calls=BAD, times=3)
+    text = told(world)
+
+    assert "business.timeout.failed" in text
+    assert "80 of 400 calls of 4 processes were late" in text
+    assert "v1 is trusted 84 of 100" in text
+    assert "it contradicted the vantages for 3 ticks in a row: it is believed instead of them, for 1 min more" in text
+
+
+def test_an_explanation_names_the_service_or_the_caller_at_fault() -> None:
+    service, client = healthy(FAST), healthy(FAST)
+    service.tick(calls=dict.fromkeys("abc", (70, 30)), how="errors", times=3)
+    client.tick(calls={"a": (20, 80)}, how="failed", only="c2", times=3)
+
+    assert "a service fault: the failing of service pay is as bad on the other lines" in told(service)
+    assert "a client fault: the failing is that of c2 alone" in told(client)
+
+
+def test_an_explanation_names_a_broken_plane_and_who_is_in_quarantine() -> None:
+    world = healthy(LITERAL)
+    world.tick(said={vantage: dict.fromkeys("abc", DEAD) for vantage in FIVE}, calls=ALL)
+    assert "all lines have been bad at once though calls go well" in told(world)
+
+    other = healthy(LITERAL)
+    other.tick(said={FIVE[0]: dict.fromkeys("abc", DEAD)}, calls=ALL)
+    assert "v1 is trusted 5 of 100, in quarantine" in told(other)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reachline.core import words
+from reachline.core import quoting, words
 from reachline.core.breaker import Breaker
 from reachline.core.ledger import LineView
 from reachline.core.orders import Action, Order
@@ -52,6 +52,10 @@ class Explanation:
     """Newest first, without the deciding one."""
     orders: tuple[Order, ...] = ()
     """Operators' orders that name the line now, oldest first."""
+    business: tuple[str, ...] = ()
+    """What the business's own calls say now, whose fault it is, and whether they are believed."""
+    trusted: tuple[str, ...] = ()
+    """Vantages whose word does not count fully."""
 
 
 def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: int) -> Explanation:
@@ -80,6 +84,8 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
         otherwise=_otherwise(view, rules),
         earlier=tuple(change for change in newest_first if change is not deciding)[:_EARLIER],
         orders=view.orders,
+        business=quoting.business(view, rules, now_ms),
+        trusted=quoting.trusted(view),
     )
 
 

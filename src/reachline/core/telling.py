@@ -33,6 +33,8 @@ def text(found: Explanation, clock: Clock, beside: Sequence[Beside] = ()) -> str
     if beside:
         lines += ["", *_beside(beside)]
     lines += ["", f"Now    {found.seen}.", *_cast(found.current)]
+    lines += [f"{_INDENT}{one}" for one in found.trusted]
+    lines += [f"Calls    {one}." if not place else f"{_INDENT}{one}." for place, one in enumerate(found.business)]
     lines += ["", f"Next   {_moment(found, clock)}{found.next}."]
     lines += [f"Else   {one}." for one in found.otherwise]
     if found.earlier:
@@ -115,7 +117,8 @@ def document(
         "decided": None if found.decided_ms is None else unix(found.decided_ms),
         "votes": [_vote(vote) for vote in found.votes],
         "facts": {fact.name: fact.value for fact in found.facts},
-        "now": {"summary": found.seen, "votes": [_vote(vote) for vote in found.current]},
+        "now": {"summary": found.seen, "votes": [_vote(vote) for vote in found.current], "trust": list(found.trusted)},
+        "business": list(found.business),
         "next": None if found.next_ms is None else unix(found.next_ms),
         "comes": found.next,
         "otherwise": list(found.otherwise),

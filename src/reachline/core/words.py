@@ -13,6 +13,7 @@ from reachline.model import CENSORED_US, Change, Gate, Standing, Vote, Zone
 
 __all__ = [
     "amount",
+    "called",
     "duration",
     "metric",
     "milliseconds",
@@ -45,6 +46,12 @@ _RATES: Final = ("loss", "timeout", "errors", "failed", "slow", "crawl")
 _ADDED: Final = ("failed", "slow", "crawl")
 """What `fast` mode asks for: it adds up over vantages and calls, and no vantage finds it by itself."""
 _IDLE: Final = "unenforced."
+_CALLED: Final = {
+    "timeout": "late",
+    "errors": "failed or answered with an error",
+    "slow": "above the degraded limit",
+    "crawl": "above the failed limit",
+}
 _PASSIVE: Final = "passive"
 
 _RULES: Final = {
@@ -131,6 +138,8 @@ def rule(name: str, facts: Mapping[str, int]) -> str:
     known = defaultdict[str, object](lambda: "?", {**facts, "faults": amount(facts.get("faults_micro", 0))})
     if name.startswith("vote."):
         return _voted(name, known)
+    if name.startswith("business."):
+        return _business(name, known)
     if name.startswith("policy."):
         return f"the cluster's policy ({name.partition('.')[2].replace('.', ', ')}) moved its share, for other lines changed"
     closed = name.endswith(_CLOSED)
@@ -153,6 +162,21 @@ def _voted(name: str, known: Mapping[str, object]) -> str:
     return (
         f"most vantages found {what} beyond the failure limit, {known['down_ticks']} ticks in a row "
         f"({known['failed_patience']} are asked)"
+    )
+
+
+def called(metric_name: str) -> str:
+    """How calls were bad, by the metric of the business's word."""
+    return _CALLED.get(metric_name, metric_name)
+
+
+def _business(name: str, known: Mapping[str, object]) -> str:
+    _, metric_name, level = name.split(".", 2)
+    what = f"{known['business_bad']} of {known['business_of']} calls of {known['business_clients']} processes were {called(metric_name)}"
+    beyond = "degraded" if level == "degraded" else "failure"
+    return (
+        f"the business's own calls: {what}, beyond the {beyond} limit, {known['business_ticks']} ticks in a row, "
+        "and no majority of vantages sees it"
     )
 
 
