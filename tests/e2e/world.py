@@ -16,7 +16,7 @@ from typing import Any, Final
 from reachline.testing.parts import free_port, is_open
 from reachline.testing.wait import eventually
 
-ENDS_WITHIN: Final = 10.0
+ENDS_WITHIN: Final = 30.0
 TARGET: Final = (
     "import asyncio, sys; from reachline.testing.services import service\n"
     "async def main():\n"
@@ -64,11 +64,11 @@ class World:
 
     def start_center(self) -> None:
         self._run("center", "-m", "reachline", "center", str(self.document))
-        eventually(self.is_ready, within=30, what="the center is ready")
+        eventually(self.is_ready, within=60, what="the center is ready")
 
     def is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(self.center + "/readyz", timeout=5):
+            with urllib.request.urlopen(self.center + "/readyz", timeout=30):
                 return True
         except OSError:
             return False
@@ -100,7 +100,7 @@ class World:
     def get(self, path: str) -> Any:
         """The JSON answer, or None while the center is away."""
         try:
-            with urllib.request.urlopen(self.center + path, timeout=5) as answer:
+            with urllib.request.urlopen(self.center + path, timeout=30) as answer:
                 return json.load(answer)
         except OSError:
             return None

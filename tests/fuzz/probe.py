@@ -29,7 +29,21 @@ class BrokenError(AssertionError):
 
 
 def tried(target: Target, data: bytes) -> bool:
-    """Whether the parser took the input; BrokenError where it raised what it does not declare, or took too long."""
+    """Whether the parser took the input; BrokenError where it raised what it does not declare, or took too long.
+
+    Too long is so three times: a hypervisor may count what it took from us as ours.
+    """
+    took, spent = _tried(target, data)
+    for _ in range(2):
+        if spent <= SLOWEST:
+            return took
+        spent = min(spent, _tried(target, data)[1])
+    if spent > SLOWEST:
+        raise BrokenError(target, data, f"{spent:.2f} s of CPU, at most {SLOWEST} are bounded")
+    return took
+
+
+def _tried(target: Target, data: bytes) -> tuple[bool, float]:
     begin = time.thread_time()
     try:
         target.run(data)
@@ -38,10 +52,7 @@ def tried(target: Target, data: bytes) -> bool:
         took = False
     except Exception as error:
         raise BrokenError(target, data, f"{type(error).__name__}: {error}") from error
-    spent = time.thread_time() - begin
-    if spent > SLOWEST:
-        raise BrokenError(target, data, f"{spent:.2f} s of CPU, at most {SLOWEST} are bounded")
-    return took
+    return took, time.thread_time() - begin
 
 
 def peak(target: Target, data: bytes) -> None:

@@ -82,7 +82,7 @@ def address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def fetch(url: str, path: str) -> dict[str, object]:
-    with urllib.request.urlopen(url + path, timeout=5) as answer:
+    with urllib.request.urlopen(url + path, timeout=30) as answer:
         return dict(json.load(answer))
 
 

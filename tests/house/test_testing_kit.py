@@ -107,7 +107,7 @@ def test_every_part_is_in_the_list_that_make_test_installs(root: Path) -> None:
 def test_nginx_serves_what_the_test_says(tmp_path: Path) -> None:
     sick = parts.nginx(tmp_path, server="location /healthz { return 503 'sick'; }")
     with sick as running, pytest.raises(urllib.error.HTTPError, match="503"):
-        urllib.request.urlopen(f"http://127.0.0.1:{running.port}/healthz", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{running.port}/healthz", timeout=30)
     assert running.process.poll() is not None
     assert not parts.is_open(running.port)
 
@@ -132,7 +132,7 @@ def test_dnsmasq_answers_the_records_of_the_test(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_redis_answers_a_ping(tmp_path: Path) -> None:
-    with parts.redis(tmp_path) as running, socket.create_connection(("127.0.0.1", running.port), timeout=5) as ask:
+    with parts.redis(tmp_path) as running, socket.create_connection(("127.0.0.1", running.port), timeout=30) as ask:
         ask.sendall(b"PING\r\n")
 
         assert ask.recv(16) == b"+PONG\r\n"

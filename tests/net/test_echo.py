@@ -147,7 +147,7 @@ async def main():
     asyncio.get_running_loop().add_reader(engine.fileno(), engine.turn)
     target = Endpoint(scheme="icmp", host=sys.argv[1], port=0, family=4)
     engine.start(Job(token=1, endpoint=target, probe=build(Kind.ICMP, target, {})), at=0.0)
-    print((await asyncio.wait_for(ended, 10))[1:5])
+    print((await asyncio.wait_for(ended, 30))[1:5])
 
 open("/proc/sys/net/ipv4/ping_group_range", "w").write("0 2147483647")
 os.setgid(65534); os.setgroups([]); os.setuid(65534)

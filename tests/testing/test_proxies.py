@@ -36,7 +36,7 @@ GET = b"GET / HTTP/1.0\r\n\r\n"
 
 @pytest.mark.parametrize("start", [proxies.microsocks, proxies.dante], ids=["microsocks", "dante"])
 def test_a_socks5_proxy_carries_a_request(web: parts.Running, tmp_path: Path, start: Start) -> None:
-    with start(tmp_path) as proxy, socket.create_connection((proxy.host, proxy.port), timeout=10) as sock:
+    with start(tmp_path) as proxy, socket.create_connection((proxy.host, proxy.port), timeout=30) as sock:
         sock.sendall(b"\x05\x01\x00")
         assert sock.recv(2) == b"\x05\x00"
         sock.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(web.host) + struct.pack("!H", web.port))
@@ -48,7 +48,7 @@ def test_a_socks5_proxy_carries_a_request(web: parts.Running, tmp_path: Path, st
 def test_microsocks_asks_for_the_password_it_was_given(tmp_path: Path) -> None:
     with (
         proxies.microsocks(tmp_path, user="eve", password="s3cret") as proxy,
-        socket.create_connection((proxy.host, proxy.port), timeout=10) as sock,
+        socket.create_connection((proxy.host, proxy.port), timeout=30) as sock,
     ):
         sock.sendall(b"\x05\x01\x00")
 
@@ -57,7 +57,7 @@ def test_microsocks_asks_for_the_password_it_was_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("start", [proxies.tinyproxy, proxies.squid], ids=["tinyproxy", "squid"])
 def test_an_http_proxy_connects_and_carries_a_request(web: parts.Running, tmp_path: Path, start: Start) -> None:
-    with start(tmp_path) as proxy, socket.create_connection((proxy.host, proxy.port), timeout=10) as sock:
+    with start(tmp_path) as proxy, socket.create_connection((proxy.host, proxy.port), timeout=30) as sock:
         sock.sendall(f"CONNECT {web.host}:{web.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -70,7 +70,7 @@ def test_an_http_proxy_connects_and_carries_a_request(web: parts.Running, tmp_pa
 def test_tinyproxy_asks_for_the_password_it_was_given(tmp_path: Path) -> None:
     with (
         proxies.tinyproxy(tmp_path, user="eve", password="s3cret") as proxy,
-        socket.create_connection((proxy.host, proxy.port), timeout=10) as sock,
+        socket.create_connection((proxy.host, proxy.port), timeout=30) as sock,
     ):
         assert said(sock, b"CONNECT 127.0.0.1:9 HTTP/1.0\r\n\r\n").split(b" ", 2)[1] == b"407"
 

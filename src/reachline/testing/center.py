@@ -136,7 +136,7 @@ class RunningCenter:
     @asynccontextmanager
     async def agent(self, id_: str = "one", *, at: int = 0, **hello: Any) -> AsyncIterator[FrameAgent]:
         """An attached agent; it goes without a word unless the test says Bye."""
-        attached = await rpc.attach(self.grpc[at], timeout=5)
+        attached = await rpc.attach(self.grpc[at], timeout=30)
         agent = FrameAgent(
             id_,
             attached,
@@ -188,7 +188,7 @@ async def running_center(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run(document, options, stop=stop, ready=ready.set_result))
         at = await ready
-        async with httpx2.AsyncClient(base_url=at.http, timeout=20, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=at.http, timeout=30, trust_env=False) as client:
             try:
                 yield RunningCenter(at, client, stop)
             finally:

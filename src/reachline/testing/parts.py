@@ -71,7 +71,7 @@ CHROMIUM_FLAGS: Final = (
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 """Where Debian keeps daemons; an ordinary user's PATH lacks it."""
 
-READY: Final[Seconds] = 10.0
+READY: Final[Seconds] = 30.0
 """Every part answers within 0.2 s on an idle machine; this is for a busy one."""
 
 
