@@ -46,7 +46,7 @@ def test_every_command_has_help_that_comes_from_its_module_and_fits_the_referenc
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (root / "docs/reference/cli.md").read_text()
-    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    sections = dict(re.findall(r"^## ([\w-]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     for name in COMMANDS:
         code, text = main([name, "--help"]), capsys.readouterr().out
         told = re.findall(r"`(-{1,2}[a-z-]+)", sections[name])

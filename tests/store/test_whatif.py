@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +9,14 @@ import pytest
 
 from reachline.core.ledger import Ledger
 from reachline.core.whatif import acted_ms, moved_ms, summed, trips
-from reachline.doors import reach
 from reachline.errors import JournalError
-from reachline.model import LineId, Outcome, Reading, Scope, VantageId, Version
+from reachline.model import LineId, Outcome, Scope, VantageId, Version
 from reachline.store.journal import Journal
-from reachline.store.records import Gap, Opened, Outcomes, Record, Reported, Ticked
-from reachline.store.segment import ROOT, Meta, SegmentWriter, create, listed
+from reachline.store.records import Ticked
+from reachline.store.segment import listed
 from reachline.store.whatif import Judged, Proposed, Side, judged, segments_since
-from reachline.testing.builders import healthy, mute, reading
+from reachline.testing.builders import healthy, reading
+from reachline.testing.past import SCOPE, UNIX, dead, record, settings
 
 A, B = LineId("payments/a"), LineId("payments/b")
 
