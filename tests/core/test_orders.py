@@ -153,6 +153,17 @@ def test_an_open_order_without_end_has_no_deadline_and_holds_until_it_is_undone(
     assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
 
 
+def test_an_open_order_undone_before_its_time_lets_the_line_on_trial_at_once() -> None:
+    ledger = settled()
+    ledger.order(ordered(Action.OPEN, until_ms=900_000))
+    tick(ledger, 4)
+    ledger.undo(1)
+
+    tick(ledger, 5)
+
+    assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
+
+
 def test_a_line_that_is_failed_when_its_open_order_ends_stays_open() -> None:
     ledger = settled()
     ledger.order(ordered(Action.OPEN, until_ms=60_000))

@@ -57,6 +57,7 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter(default_response_class=JSONResponse)
     _lines(router, desk)
     _decisions(router, desk)
+    _incidents(router, desk)
     _status(router, desk)
     for name, page in desk.pages.items():
         router.add_api_route(
@@ -121,6 +122,20 @@ def _decisions(router: APIRouter, desk: Desk) -> None:
         rows = desk.board.changes(since=since, line=line, limit=limit)
         return json_answer({"changes": rows, "next": rows[-1]["id"] if rows else since})
 
+    @router.get("/explain/{line:path}", responses=_ANSWERS)
+    async def explain(
+        line: str,
+        at: Annotated[
+            float | None,
+            Query(ge=0, le=_LATEST, allow_inf_nan=False, description="Unix seconds; now, where it is left out."),
+        ] = None,
+    ) -> Response:
+        """Why the line stands where it stands: rule, votes with their counts, facts, the next deadline."""
+        _found(desk, line)
+        return json_answer(await desk.explain(LineId(line), at))
+
+
+def _incidents(router: APIRouter, desk: Desk) -> None:
     @router.get("/incidents", responses={200: {"model": model(incidents.IncidentsDocument)}, **_ANSWERS})
     async def told(
         line: Annotated[str, Query(description="Only those of this line.")] = "",
@@ -133,18 +148,6 @@ def _decisions(router: APIRouter, desk: Desk) -> None:
         found = [one for one in desk.board.log.incidents.all() if not line or line in one.lines]
         found = [one for one in found if not (lasting and one.is_over)]
         return json_answer(incidents.document(found[-limit:], origin=desk.board.origin))
-
-    @router.get("/explain/{line:path}", responses=_ANSWERS)
-    async def explain(
-        line: str,
-        at: Annotated[
-            float | None,
-            Query(ge=0, le=_LATEST, allow_inf_nan=False, description="Unix seconds; now, where it is left out."),
-        ] = None,
-    ) -> Response:
-        """Why the line stands where it stands: rule, votes with their counts, facts, the next deadline."""
-        _found(desk, line)
-        return json_answer(await desk.explain(LineId(line), at))
 
 
 def _status(router: APIRouter, desk: Desk) -> None:
