@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "orders": Entry("reachline.cli.orders", "What operators ordered, until when and why.", "cli"),
     "incidents": Entry("reachline.cli.incidents", "Faults, from the first bad verdict to full weight.", "cli"),
     "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
+    "simulate": Entry("reachline.cli.simulate", "What incidents would have come to, here and elsewhere.", "center"),
     "what-if": Entry("reachline.cli.whatif", "Recorded evidence under other settings.", "center"),
     "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
     "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),

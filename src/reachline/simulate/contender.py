@@ -112,7 +112,7 @@ class Called(NamedTuple):
     errors: int = 0
     """Answered with a 5xx."""
     mean_us: int = 0
-    """Mean round trip of those that were answered, 5xx too; 0 where none was."""
+    """Mean round trip of those that were answered, 5xx too; 0 where none was, and for a choice with `marks_us`."""
     over: tuple[int, ...] = ()
     """Of `ok`: those that took longer than each of the choice's `marks_us`."""
     order: tuple[Failure | None, ...] = ()

@@ -164,6 +164,14 @@ class Fleet:
                 found[cell.line] += cell.share
         return {line: share / len(self.clients) for line, share in found.items()}
 
+    def cold(self) -> frozenset[str]:
+        """Lines on which more than a twentieth of the clients that choose them still meet new connections."""
+        found: dict[str, list[bool]] = {}
+        for cell in self._order:
+            if cell.share:
+                found.setdefault(cell.line, []).append(cell.cold > 0)
+        return frozenset(line for line, new in found.items() if 20 * sum(new) > len(new))
+
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
     def step(self, now_ms: int) -> tuple[list[Called], list[tuple[str, str]]]:
@@ -195,11 +203,21 @@ class Fleet:
 
     def flush(self, client: int, now_ms: int) -> list[Called]:
         """All good calls of a client that were not told yet."""
-        return [
-            told
-            for cell in self.cells[client].values()
-            if (cell.good or cell.owed) and (told := self._tell(cell, [], now_ms)).ok
-        ]
+        found: list[Called] = []
+        name = self.clients[client]
+        for line, cell in self.cells[client].items():
+            owed = cell.owed + cell.good * (now_ms - cell.since_ms) / 1_000
+            cell.since_ms = now_ms
+            if not owed:
+                continue
+            cell.owed = 0.0
+            if ok := poisson(self._rng, owed):
+                if cell.cold:
+                    cell.cold = max(0, cell.cold - ok)
+                overs = cell.odds.overs
+                over = self._over(overs, ok) if overs else ()
+                found.append(Called(name, line, ok, 0, 0, 0, 0 if overs else self._mean_us(cell, ok), over))
+        return found
 
     def _singly(self, now_ms: int) -> None:
         each = self.rps / len(self.clients)
@@ -285,6 +303,7 @@ class Fleet:
         late = ended.count(Failure.TIMEOUT)
         errors = ended.count(Failure.STATUS)
         answered = ok + single + errors
+        cell.cold = max(0, cell.cold - answered)
         return Called(
             client=self.clients[cell.client],
             line=cell.line,
@@ -292,7 +311,7 @@ class Fleet:
             failed=len(ended) - single - late - errors,
             late=late,
             errors=errors,
-            mean_us=self._mean_us(cell, answered) if answered else 0,
+            mean_us=self._mean_us(cell, answered) if answered and not cell.odds.overs else 0,
             over=self._over(cell.odds.overs, ok + single) if cell.odds.overs else (),
             order=order,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from reachline.simulate.contender import Called, Event
+from reachline.simulate.contender import Called, Choice, Event
 from reachline.simulate.fleet import Sums
 from reachline.simulate.load import Loads
 from reachline.simulate.scenarios import Scenario
@@ -20,6 +20,14 @@ class Second(NamedTuple):
     at_ms: int
     shares: Mapping[str, float]
     used: Mapping[str, float]
+    wanted: float
+    """Calls that callers made so far, …"""
+    bad: int
+    """…those that did not end well…"""
+    retries: int
+    """…and how often callers tried again."""
+    tails_ms: Mapping[str, float]
+    """P95 of calls by line, as the line is now."""
 
 
 class Observer:
@@ -33,6 +41,10 @@ class Observer:
         self.end_ms = 0
         self.calls: dict[str, list[tuple[int, int]]] = {line: [] for line in scenario.lines}
         """By line: (at, calls that ended), where any did."""
+        self.negative = 0
+        """Probes that took less than no time."""
+        self.left: list[tuple[int, str, str]] = []
+        """(at, line, client) of every client that stopped choosing a line."""
 
     def step(self, now_ms: int, events: Sequence[Event], calls: Sequence[Called]) -> None:
         """One step's decisions and ended calls."""
@@ -41,9 +53,20 @@ class Observer:
             ended = called.ok + called.failed + called.late + called.errors
             self.calls[called.line].append((now_ms, ended))
 
-    def second(self, now_ms: int, shares: Mapping[str, float], loads: Loads) -> None:
+    def chose(self, now_ms: int, client: str, was: Choice | None, now: Choice) -> None:
+        """A client spreads its calls otherwise."""
+        if was is None:
+            return
+        for line, weight in was.weights.items():
+            if weight and line not in was.trials and not (now.weights.get(line) and line not in now.trials):
+                self.left.append((now_ms, line, client))
+
+    def second(
+        self, now_ms: int, shares: Mapping[str, float], loads: Loads, sums: Sums, tails_ms: Mapping[str, float]
+    ) -> None:
         """A full second: who gets what, and what that is of what they carry."""
-        self.seconds.append(Second(now_ms, shares, dict(loads.used)))
+        done = sums.wanted, sums.bad, sums.retries
+        self.seconds.append(Second(now_ms, shares, dict(loads.used), *done, tails_ms))
 
     def finish(self, now_ms: int, sums: Sums) -> None:
         """The run is over."""

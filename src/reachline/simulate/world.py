@@ -151,7 +151,13 @@ class World:
         if self.loads.weigh(shares, fleet.rps, fleet.retried):
             self._reckon()
         fleet.retried = dict.fromkeys(fleet.lines, 0)
-        self.observer.second(self.now_ms, shares, self.loads)
+        self.observer.second(self.now_ms, shares, self.loads, fleet.sums, self._tails())
+
+    def _tails(self) -> dict[str, float]:
+        """P95 of calls by line, for clients whose connections are warm, and where many are not, for those."""
+        extra, cold = self.scenario.cold_connection.extra_ms, self.fleet.cold()
+        states = {line: self.loads.slowed(line, self._state(line, BUSINESS)) for line in self.fleet.lines}
+        return {line: state.p95 + state.add + (extra if line in cold else 0.0) for line, state in states.items()}
 
     def _flushed(self, now_ms: int) -> list[Called]:
         """Each client's calls once a second, each at its own moment."""
@@ -166,6 +172,7 @@ class World:
         for at, client in enumerate(self.run.clients):
             choice = self.contender.choice(client)
             if choice is not self._choices[at]:
+                self.observer.chose(self.now_ms, client, self._choices[at], choice)
                 self._choices[at] = choice
                 self.fleet.choose(at, choice, self.now_ms, cold=cold)
                 if choice.marks_us != self._marks:
@@ -209,5 +216,6 @@ class World:
             is_dead=is_dead,
         )
         end_ms = at_ms + ended.took_ms
+        self.observer.negative += (ended.rtt_us or 0) < 0
         result = Probed(end_ms, wish, ended.failure, ended.rtt_us, ended.lost, token, ended.kernel_us)
         heapq.heappush(self._results, (end_ms, next(self._count), result))

@@ -46,6 +46,8 @@ class Agent:
         self.name, self._number, self._rng, self._send = name, number, rng, send
         self.plan = plan
         self.score = 0
+        self.wake_ms = 0
+        """Nothing is to be done before."""
         self._columns = Columns()
         self._order = count()
         self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
@@ -82,6 +84,7 @@ class Agent:
         due = tempo.next_due(probed.place, probed.every(1.0, now), probed.last, now, self._rng)
         probed.due = due
         heapq.heappush(self._queue, (due.at, next(self._order), due, probed))
+        self.wake_ms = 0
 
     def begin_rounds(self, now_ms: int) -> None:
         """Hand over what begins within the next step."""
@@ -153,11 +156,14 @@ class Agent:
             self._urgent.clear()
             self._calm_ms = now_ms + _URGENT_MS
             found.append(self._beat(lines, now_ms, ends_round=False))
+        begins = int(1_000 * self._queue[0][0]) - STEP_MS if self._queue else self._beat_ms
+        urgent = self._calm_ms if self._urgent else self._beat_ms
+        self.wake_ms = min(self._beat_ms, begins, urgent)
         return found
 
     def hurry(self, now_ms: int) -> None:
         """A center took us: it gets a whole round at once."""
-        self._beat_ms = now_ms
+        self._beat_ms = self.wake_ms = now_ms
 
     def _beat(self, lines: list[str], now_ms: int, *, ends_round: bool) -> Beat:
         readings = []
@@ -174,6 +180,7 @@ class Agent:
         zones = [probed.zone for probed in self._probed[line] if probed.kind not in HELPERS]
         (self._bad.add if Zone.F in zones else self._bad.discard)(line)
         self._urgent[line] = None
+        self.wake_ms = 0
 
     def _look(self) -> None:
         bad, before = frozenset(self._bad), self._were_bad

@@ -50,9 +50,17 @@ class Client:
         self._pending: deque[tuple[int, tuple[Outcome, ...]]] = deque()
         self.due_ms: int | None = None
         """When a breaker's wait is over."""
+        self.wake_ms = 0
+        """Nothing is to be done before."""
 
     def _note(self) -> None:
         self._moved = self._hurried = True
+        self.wake_ms = 0
+
+    def _rest_until(self) -> None:
+        """Work out when there is something to do again."""
+        due = self._post_ms if self.due_ms is None else min(self.due_ms, self._post_ms)
+        self.wake_ms = min(due, self._spaced_ms) if self._hurried else due
 
     # -- lists and timers ------------------------------------------------------------------------------------------------------------
 
@@ -91,6 +99,7 @@ class Client:
             self.choice = Choice(self.choice.number + 1, weights, trials, marks)
         due = self.cluster.deadline()
         self.due_ms = None if due is None else round(1_000 * due)
+        self.wake_ms = 0
 
     # -- calls -------------------------------------------------------------------------------------------------------------------------
 
@@ -120,6 +129,7 @@ class Client:
         elif called.order:
             due = self.cluster.deadline()
             self.due_ms = None if due is None else round(1_000 * due)
+            self.wake_ms = 0
 
     def _count(self, pick: Pick, called: Called, ok: int) -> None:
         """Those that went well, by how fast they were."""
@@ -157,10 +167,12 @@ class Client:
     def post(self, now_ms: int, *, is_heard: bool) -> Post | None:
         """What is due for the center now; kept for a while where none hears."""
         if now_ms < self._post_ms and not (self._hurried and now_ms >= self._spaced_ms):
+            self._rest_until()
             return None
         if now_ms >= self._post_ms:
             self._post_ms += self._flush_ms
         self._spaced_ms, self._hurried = now_ms + _SPACING_MS, False
+        self._rest_until()
         if rows := self.cluster.take(self.service):
             self._pending.append((now_ms, rows))
         while self._pending and now_ms - self._pending[0][0] > _KEEP_MS:

@@ -172,9 +172,12 @@ class Reachline:
     def _tend_agents(self) -> None:
         now_ms = self.now_ms
         for name, agent in self._agents.items():
+            if agent.wake_ms > now_ms:
+                continue
             agent.begin_rounds(now_ms)
             for beat in agent.beats(now_ms):
                 if name not in self._away:
+                    self.told.beats[0] += 1
                     self._post(partial(self._report, beat), now_ms + self._delay_ms(name))
 
     def _delay_ms(self, name: str) -> int:
@@ -190,6 +193,8 @@ class Reachline:
         if confirms:
             self._heard_ms += _HEARD_MS
         for client in self._clients:
+            if client.wake_ms > now_ms and not confirms:
+                continue
             if client.due_ms is not None and client.due_ms <= now_ms:
                 client.turn(now_ms)
             is_heard = self._is_up and client.name not in self._away
@@ -210,6 +215,7 @@ class Reachline:
     def _report(self, beat: Beat, at_ms: int) -> None:
         if self._is_up and beat.agent not in self._away:
             self.center.report(beat, at_ms)
+            self.told.beats[1] += 1
 
     def _outcomes(self, post: Post, at_ms: int) -> None:
         if self._is_up:

@@ -30,6 +30,14 @@ class Told:
         self.returned_ms: list[int] = []
         self.is_state_kept = True
         self.were_reset = False
+        """Whether a center that came back gave all lines alike what they did not get before."""
+        self.open_most = 0.0
+        """Share of all base weight that was held open at once, at most; drained lines apart."""
+        self.beats = [0, 0]
+        """Heartbeats sent to a center that could be reached, and taken by it."""
+        self._before: dict[str, int] = {}
+        self.causes: set[str] = set()
+        """Who was at fault instead of a line, in the ledger's words."""
         self._gates: dict[str, Gate] = {}
         self._providers = {name: line.provider or "" for name, line in scenario.lines.items()}
         self._bases = {name: line.base for name, line in scenario.lines.items()}
@@ -44,12 +52,15 @@ class Told:
     def went_down(self, ledger: Ledger) -> None:
         """The center is gone."""
         self._gates = {line: row.breaker.gate for line, row in ledger.rows.items()}
+        self._before = {one.line: one.weight for one in ledger.snapshot().standings}
 
     def came_back(self, ledger: Ledger, now_ms: int) -> None:
         """It is there again."""
         self.returned_ms.append(now_ms)
         now = {line: row.breaker.gate for line, row in ledger.rows.items()}
         self.is_state_kept &= now == self._gates
+        weights = {one.line: one.weight for one in ledger.snapshot().standings}
+        self.were_reset |= len({*weights.values()}) == 1 and len({*self._before.values()}) > 1
 
     def ticked(self, ledger: Ledger, done: Ticking, now_ms: int) -> None:
         """One tick was closed."""
@@ -58,6 +69,9 @@ class Told:
             known = self.trust.setdefault(vantage, [])
             if not known or known[-1][1] != trust:
                 known.append((now_ms, trust))
+        for line in ledger.lines:
+            word = getattr(ledger.view(line, now_ms), "word", None)
+            self.causes.update(cause.kind for cause in (word.causes if word is not None else ()))
         if done.snapshot is not None:
             self._published(done.snapshot, now_ms)
 
@@ -68,8 +82,15 @@ class Told:
         was = self.weights[-1][1] if self.weights else {}
         if weights != was:
             self.weights.append((now_ms, weights))
+        bases = {name: base for name, base in self._bases.items() if name not in self.drained}
+        is_open = [name_of(one.line) for one in snapshot.standings if one.gate is Gate.OPEN and not one.weight]
+        out = sum(bases.get(name, 0) for name in is_open)
+        self.open_most = max(self.open_most, out / max(1, sum(bases.values())))
         if not any(weights.values()) and self.zero_ms is None:
             self.zero_ms = now_ms
+        self._try(snapshot, now_ms)
+
+    def _try(self, snapshot: Snapshot, now_ms: int) -> None:
         trying: dict[str, int] = {}
         for one in snapshot.standings:
             name = name_of(one.line)
@@ -90,7 +111,8 @@ class Told:
 
 
 def _trust_of(ledger: Ledger) -> dict[str, int]:
-    """Trust of each vantage in 1/1000, where the ledger keeps any."""
-    poll = ledger.poll
-    kept = getattr(poll, "trust", {})
-    return {str(vantage): int(trust) for vantage, trust in kept.items()} if isinstance(kept, dict) else {}
+    """Trust of each vantage in 1/1000."""
+    credit = getattr(ledger.poll, "credit", None)
+    if credit is None:
+        return {}
+    return {name: credit.of(name).micro // 1_000 for name in sorted(ledger.poll.vantages)}
