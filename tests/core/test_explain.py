@@ -125,7 +125,7 @@ def test_a_ramp_names_its_step_and_the_last_one_full_weight() -> None:
 
     assert found.standing.step == 4
     assert found.rule == "breaker.window_passed"
-    assert "210 calls ok (200 asked), 0 failed (fewer than 3 allowed)" in found.because
+    assert "210 calls ok (200 asked), 0 failed (3 at least would end it)" in found.because
     assert "it then gets its full weight" in found.next
 
 
@@ -258,4 +258,27 @@ def test_faults_are_said_with_two_decimals_at_most(faults: int, said: str) -> No
 
 def test_a_rule_without_words_keeps_its_name_and_missing_facts_never_fail() -> None:
     assert words.rule("rule.of_tomorrow", {}) == "rule.of_tomorrow"
-    assert words.rule("breaker.trial_failed", {}).startswith("calls failed in the trial: ? (? end it)")
+    assert words.rule("breaker.trial_failed", {}).startswith("calls failed in the trial: ? (? at least end it)")
+
+
+@pytest.mark.parametrize("guard", ["guard.last_line", "guard.blast", "guard.panic"])
+def test_a_held_line_says_which_rule_holds_it_and_what_lets_go(guard: str) -> None:
+    ledger = Ledger(builders.scope(), builders.lines("a", "b"), Rules(), version=Version(1, 0), now_ms=0)
+    row = ledger.rows[LineId("payments/a")]
+    ledger.rows[LineId("payments/a")] = row._replace(held=True, guard=guard)
+
+    found = explain(ledger.view(LineId("payments/a"), 1_000), (), rules=ledger.rules, now_ms=1_000)
+
+    assert words.rule(guard, {}) in found.because
+    assert any(one.startswith("it opens ") for one in found.otherwise)
+
+
+def test_a_line_that_waits_for_its_group_says_so() -> None:
+    ledger = Ledger(builders.scope(), builders.lines("a", "b"), Rules(), version=Version(1, 0), now_ms=0)
+    row = ledger.rows[LineId("payments/a")]
+    waiting = row.breaker._replace(gate=Gate.OPEN, until_ms=500, waits=True)
+    ledger.rows[LineId("payments/a")] = row._replace(breaker=waiting)
+
+    found = explain(ledger.view(LineId("payments/a"), 1_000), (), rules=ledger.rules, now_ms=1_000)
+
+    assert "waits for the trial of another line of its shared-risk group" in found.next

@@ -12,6 +12,8 @@ const PARTS = 8;
 /** Why a cluster's ordinary rules are suspended, in words. */
 const PANICS = {
   fail_open: "every line is open: the least bad one carries all (fail-open)",
+  panic: "more than half of the weight is lost: whatever works carries traffic (panic)",
+  blast: "a line that should be out is held: no more of the cluster may be open",
   last_line: "the last closed line is held, though it is judged failed",
 };
 /** A drawing a second is as fast as people read. */

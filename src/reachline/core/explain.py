@@ -11,6 +11,7 @@ from typing import Final
 
 from reachline.core import quoting, words
 from reachline.core.breaker import Breaker
+from reachline.core.guard import LAST_LINE
 from reachline.core.ledger import LineView
 from reachline.core.orders import Action, Order
 from reachline.core.quorum import needed
@@ -66,7 +67,8 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
     facts = {fact.name: fact.value for fact in deciding.facts} if deciding else {}
     name = deciding.rule if deciding else ""
     next_ms, comes = _next(view, rules, now_ms)
-    held = f"; {words.rule('guard.last_line', facts)}" if view.row.held else ""
+    held = f"; {words.rule(view.row.guard, facts)}" if view.row.held else ""
+    shared = f"; part of the incident of group {standing.incident}" if standing.incident else ""
     return Explanation(
         line=view.line.id,
         now_ms=now_ms,
@@ -74,7 +76,7 @@ def explain(view: LineView, history: Sequence[Change], *, rules: Rules, now_ms: 
         base=view.line.base,
         rule=name,
         decided_ms=deciding.at_ms if deciding else None,
-        because=words.rule(name, facts) + held + words.unenforced(facts),
+        because=words.rule(name, facts) + held + shared + words.unenforced(facts),
         votes=deciding.votes if deciding else (),
         facts=deciding.facts if deciding else (),
         current=tuple(ballot.vote for _, ballot in view.ballots if ballot.vote is not None),
@@ -135,6 +137,8 @@ def _next(view: LineView, rules: Rules, now_ms: int) -> tuple[int | None, str]:
 
 def _after_cooldown(view: LineView, rules: Rules, now_ms: int) -> str:
     breaker, every = view.row.breaker, words.duration(rules.tick_ms)
+    if breaker.waits:
+        return "the cooldown is over; it waits for the trial of another line of its shared-risk group to end"
     trial = f"a trial with {words.percent(rules.breaker.steps_milli[0], 1_000)} of its weight begins"
     again = f" (after {breaker.reopens} failed returns)" if breaker.reopens else ""
     if now_ms < breaker.until_ms:
@@ -147,7 +151,7 @@ def _after_cooldown(view: LineView, rules: Rules, now_ms: int) -> str:
 
 
 def _after_window(breaker: Breaker, rules: BreakerRules) -> str:
-    missing, rest = max(0, rules.min_ok - breaker.ok), rules.fail_threshold - breaker.failed
+    missing, rest = max(0, rules.min_ok - breaker.ok), max(0, rules.fail_threshold - breaker.failed)
     calls = f"{breaker.ok} of {rules.min_ok} calls are ok" + (f", {missing} more are needed" if missing else "")
     following = breaker.step + 1
     final = following >= len(rules.steps_milli) or rules.steps_milli[following] >= 1_000
@@ -155,8 +159,14 @@ def _after_window(breaker: Breaker, rules: BreakerRules) -> str:
     starved = ""
     if missing:
         starved = f"; with too few calls it may lean on probes after {words.duration(rules.starved_ms)} ({breaker.synthetic} ok so far)"
+    rate = (
+        f"at least {words.percent(rules.fail_milli, 1_000)}, or {rules.fail_threshold} in a row,"
+        if rules.fail_milli
+        else ""
+    )
+    fails = f"{rest} more, and {rate}" if rate else f"{rest} more"
     return (
-        f"the window may pass: {calls}; it then gets {share}. {breaker.failed} calls failed, {rest} more would open it again"
+        f"the window may pass: {calls}; it then gets {share}. {breaker.failed} calls failed, {fails} would open it again"
         f"{starved}"
     )
 
@@ -171,13 +181,21 @@ def _back_to_health(view: LineView, rules: Rules) -> str:
     )
 
 
+def _released(guard: str, rules: Rules) -> str:
+    """What lets the guard go of a line that it holds."""
+    if guard == LAST_LINE:
+        return "it opens as soon as another line of its cluster carries traffic (1 is needed)"
+    share = words.percent(rules.guard.open_milli, 1_000)
+    return f"it opens once no more than {share} of its cluster would then be open, or the healthy rest is known to carry all"
+
+
 def _otherwise(view: LineView, rules: Rules) -> tuple[str, ...]:
     """What besides the next deadline would move the line, with the numbers it takes."""
     row, patience = view.row, rules.patience
     asked = patience.lone_failed if view.tally.is_lone else patience.failed
     found = []
     if row.held:
-        found.append("it opens as soon as another line of its cluster carries traffic (1 is needed)")
+        found.append(_released(row.guard, rules))
     if row.breaker.gate is Gate.CLOSED and not row.held:
         found.append(f"{asked} failed ticks in a row open it ({row.judgement.down} so far)")
         if row.judgement.health is not Health.DEGRADED:
