@@ -91,6 +91,8 @@ class Board:
         """Of the board as a whole: it rises with every publication of any cluster."""
         self.judged_ms = clock()
         """When the newest tick of any cluster was published."""
+        self.notes: dict[str, tuple[str, ...]] = {}
+        """By cluster: what is wrong there and no line's fault, in words."""
         self.journal_fault = ""
         self.closing = asyncio.Event()
         """Set once the center stops."""
@@ -132,6 +134,7 @@ class Board:
         if cell := self.clusters.pop(name, None):
             cell.replace(cell.value)
         self._bodies.pop(name, None)
+        self.notes.pop(name, None)
 
     def close(self) -> None:
         """Every reader who waits wakes up and ends."""

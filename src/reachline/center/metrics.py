@@ -15,6 +15,7 @@ from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.center.condition import FRESH_MS
 from reachline.center.incidents import families
+from reachline.core.trust import FULL
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.frame import Pacing
 from reachline.wire.view import GATES, HEALTHS, Figures
@@ -233,6 +234,10 @@ def _of_hosts(board: Board) -> Iterator[str]:
     doubt = [(f'{{agent="{escaped(agent.id)}"}}', float(agent.doubt)) for agent in here]
     yield family(
         "agent_doubt", "gauge", "How far an agent doubts itself, 0 to 7; its vote counts 1 / (1 + this).", doubt
+    )
+    trust = [(f'{{agent="{escaped(agent.id)}"}}', min(agent.trusts.values(), default=FULL) / FULL) for agent in here]
+    yield family(
+        "agent_trust", "gauge", "How much an agent's word counts, 0.05 to 1; 0.1 and less is quarantine.", trust
     )
     vitals = [
         (f'{{agent="{escaped(agent.id)}",name="{one.name}",where="{escaped(one.where)}"}}', float(one.value))

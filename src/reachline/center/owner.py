@@ -17,6 +17,7 @@ from reachline.center.hold import Hold
 from reachline.center.ledgers import Compiled
 from reachline.center.stream import Stream
 from reachline.core.ledger import Closed, Ledger, LineView
+from reachline.core.quoting import notes
 from reachline.core.rules import Rules
 from reachline.core.settling import Settling
 from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
@@ -312,6 +313,8 @@ class Owner:
             return None
         self._renewed.discard(scope)
         closed = ledger.close(now_ms)
+        self._board.roster.trust(scope.cluster, ledger.poll.credit.trusts)
+        self._board.notes[scope.cluster] = notes(ledger.hearing.excused.values(), ledger.hearing.plane_ms)
         record = self._append(Ticked(scope=scope, at_ms=now_ms, changes=closed.changes, digest=closed.digest))
         return _Ticking(ledger, closed, ledger.lines, _faults(ledger), record)
 

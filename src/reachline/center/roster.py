@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from reachline.center.condition import Condition
+from reachline.core.trust import FULL, QUARANTINED, Trust
 from reachline.model import Kind, Locality, VantageId
 from reachline.wire import live
 from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, Pacing, kinds_in
@@ -71,6 +72,8 @@ class Agent:
     doubts: tuple[str, ...] = ()
     """Why it doubts itself, in its own words."""
     condition: Condition = field(default_factory=Condition)
+    trusts: dict[str, int] = field(default_factory=dict)
+    """By cluster, in 1/1 000 000: those where it is not trusted fully."""
     pacing: Pacing | None = None
     """How it keeps its limits, as it last said."""
     kinds: frozenset[Kind] = frozenset()
@@ -203,6 +206,14 @@ class Roster:
         self._forget(now_ms)
         return frozenset(self._agents)
 
+    def trust(self, cluster: str, trusts: Mapping[VantageId, Trust]) -> None:
+        """How far a cluster's ledger trusts its vantages; those that are not named, fully."""
+        for agent in self._agents.values():
+            if found := trusts.get(agent.id):
+                agent.trusts[cluster] = found.micro
+            else:
+                agent.trusts.pop(cluster, None)
+
     def deadline(self) -> int | None:
         """When the next silent agent will be forgotten, or None."""
         if self._expected:
@@ -261,6 +272,8 @@ def _row(agent: Agent, now_ms: int) -> live.AgentRow:
         "age": None if agent.last_ms is None else round((now_ms - agent.last_ms) / 1000, 3),
         "doubt": agent.doubt,
         "doubts": list(agent.doubts),
+        "trust": min(agent.trusts.values(), default=FULL) / FULL,
+        "quarantined": sorted(cluster for cluster, micro in agent.trusts.items() if micro <= QUARANTINED),
         "vitals": agent.condition.rows(now_ms),
         "pacing": _pacing(agent.pacing),
         "lacks": sorted(kind.value for kind in agent.lacks),

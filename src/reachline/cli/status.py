@@ -43,6 +43,7 @@ def command(
         if line is None:
             _all(ask(center, f"/api/v1/lines?cluster={quote(cluster)}"), output)
             if output is Output.TABLE:
+                _notes(ask(center, "/api/v1/clusters")["clusters"])
                 _agents(ask(center, "/api/v1/agents")["agents"])
         else:
             _one(ask(center, f"/api/v1/lines/{quote(line, safe='/@')}"), output)
@@ -60,6 +61,13 @@ def _all(document: Mapping[str, Any], output: Output) -> None:
         console().print(f"\nversion {document['version']}, judged {document['age']:.1f} s ago", style="dim")
 
 
+def _notes(rows: Sequence[Row]) -> None:
+    """What is wrong in a cluster and no line's fault."""
+    for row in rows:
+        for note in row.get("notes", ()):
+            console().print(f"{row['cluster']}: {note}", style="yellow", markup=False)
+
+
 def _agents(rows: Sequence[Row]) -> None:
     """Agents that doubt themselves or cannot do all they are wanted for, and what is out of the ordinary on their hosts; nothing where all is well."""
     out = console()
@@ -68,6 +76,13 @@ def _agents(rows: Sequence[Row]) -> None:
             reasons = "; ".join(row["doubts"]) or "its reasons are over, the doubt fades"
             out.print(
                 f"agent {row['agent']} doubts itself ({row['doubt']} of 7): {reasons}", style="yellow", markup=False
+            )
+        if quarantined := row.get("quarantined"):
+            out.print(
+                f"agent {row['agent']} is in quarantine ({row['trust']:.2f} of 1) in {', '.join(quarantined)}: "
+                "it saw most lines fail alone, or contradicted the others for long",
+                style="yellow",
+                markup=False,
             )
         if lacks := row.get("lacks"):
             kinds = ", ".join(lacks)

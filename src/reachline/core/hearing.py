@@ -17,6 +17,7 @@ from reachline.core.poll import Poll
 from reachline.core.quorum import Tally
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
+from reachline.core.scope import Cause
 from reachline.model import Fact, Line, LineId, Outcome, Vote, Zone
 
 __all__ = ["Hearing", "Told", "business_facts", "named"]
@@ -52,6 +53,8 @@ class Hearing:
         self.turned: dict[LineId, int] = {}
         self.plane_ms: int | None = None
         """Since when all lines are bad at once though calls go well: nothing is believed of them."""
+        self.excused: dict[LineId, tuple[Cause, ...]] = {}
+        """Whose fault calls on a line failed by at the last tick, where it was not the line's; for people."""
 
     def outcome(self, client: str, row: Outcome) -> None:
         """One row of one client."""
@@ -91,6 +94,7 @@ class Hearing:
         self._turn_bad(told, now_ms)
         usable = [line for line in lines.values() if not line.drained] if 2 * len(self.turned) > len(lines) else []
         words = {line: one.word for line, one in told.items()}
+        self.excused = {line: word.causes for line, word in words.items() if word.causes}
         is_broken = rules.acts("business") and is_plane(self.turned, [line.id for line in usable], words)
         self.plane_ms = (now_ms if self.plane_ms is None else self.plane_ms) if is_broken else None
         if is_broken:

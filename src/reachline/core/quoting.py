@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from reachline.core import words
@@ -13,7 +14,7 @@ from reachline.core.tick import LineView
 from reachline.core.trust import FULL, is_quarantined
 from reachline.model import Zone
 
-__all__ = ["business", "cause", "trusted"]
+__all__ = ["business", "cause", "notes", "trusted"]
 
 _ASPECTS: Final = {
     "failed": "failing",
@@ -66,6 +67,18 @@ def _quarrel(view: LineView, rules: Rules, now_ms: int) -> str:
     if matter.conflicts:
         return f"it contradicts the vantages, {matter.conflicts} ticks in a row ({limits.conflict_ticks} decide)"
     return ""
+
+
+def notes(excused: Iterable[tuple[Cause, ...]], plane_ms: int | None) -> tuple[str, ...]:
+    """What is wrong in a whole cluster that is no line's fault, a sentence each."""
+    blamed = sorted({(found.kind, found.name) for causes in excused for found in causes})
+    told = [
+        f"{kind} {name or 'without a name'}: its calls fail or are slow, and no line is at fault"
+        for kind, name in blamed
+    ]
+    if plane_ms is not None:
+        told.insert(0, "observers: all lines turned bad at once though calls go well; no line is judged by it")
+    return tuple(told)
 
 
 def trusted(view: LineView) -> tuple[str, ...]:

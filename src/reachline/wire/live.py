@@ -90,6 +90,10 @@ class AgentRow(TypedDict):
     age: float | None
     doubt: int
     doubts: list[str]
+    trust: float
+    """How much its word counts where it counts least, 0.05…1: it falls by differing from the others."""
+    quarantined: list[str]
+    """Clusters in which that is 0.1 or less."""
     vitals: list[VitalRow]
     """What was out of the ordinary on its host in the last 15 minutes."""
     pacing: PacingRow | None

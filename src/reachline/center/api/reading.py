@@ -87,7 +87,7 @@ def _lines(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/clusters")
     async def clusters() -> Response:
-        """Every cluster with its version, policy and number of lines."""
+        """Every cluster with its version, policy and number of lines, and `notes`: what is wrong there and no line's fault."""
         rows = [
             {
                 "cluster": cell.value.scope.cluster,
@@ -95,6 +95,7 @@ def _lines(router: APIRouter, desk: Desk) -> None:
                 "policy": list(cell.value.rules.policy),
                 "panic": cell.value.snapshot.panic,
                 "lines": len(cell.value.lines),
+                "notes": list(board.notes.get(cell.value.scope.cluster, ())),
             }
             for cell in board.cells()
         ]
