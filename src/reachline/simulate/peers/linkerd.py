@@ -34,6 +34,7 @@ _UNKNOWN_US: Final = 30_000
 """Latency of an endpoint that never answered: the balancer's default."""
 _AGAIN_MS: Final = 1_000
 """Shares follow latency this often."""
+_ROUNDS: Final = 8
 _FINE: Final = 10_000
 _IN_FLIGHT: Final = 40
 """Requests in flight beyond which two endpoints are told apart by latency alone."""
@@ -196,11 +197,14 @@ class _Proxy:
 
     def _weigh(self, ready: Sequence[str], now_ms: int) -> None:
         per_us = self.pace.per_step / (STEP_MS * 1_000)
-        loads = {}
-        for name in ready:
-            latency_us = self.latency[name].at(now_ms)
-            loads[name] = (latency_us, per_us * self.part.get(name, 0.0) * latency_us)
-        self.part = shares(loads)
+        latency = {name: self.latency[name].at(now_ms) for name in ready}
+        part = {name: self.part.get(name, 0.0) for name in ready}
+        for _ in range(_ROUNDS):
+            # Every request sees those in flight before it, so shares settle at once: half a step at a time does too.
+            loads = {name: (each, per_us * part[name] * each) for name, each in latency.items()}
+            part = {name: (part[name] + found) / 2 for name, found in shares(loads).items()}
+        total = sum(part.values())
+        self.part = {name: each / total for name, each in part.items()}
         trials = frozenset(name for name in ready if self.ends[name].gate is Gate.LIMITED)
         self.spread.put({name: round(_FINE * part) for name, part in self.part.items()}, trials)
 
