@@ -5,7 +5,8 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= auto
+# One more than there are cores: at any time some tests wait for a center to make up its mind.
+JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
 ARGS   ?=
 
 BIN    := $(VENV)/bin
@@ -18,6 +19,9 @@ BENCHES := probe decide sdk xds door people
 ROLES := agent center cli client console e2e
 UNIT := $(filter-out $(addprefix tests/,$(ROLES) data conftest.py measured.py),$(wildcard tests/*))
 FAST := not (real or e2e or browser or alone or slow)
+
+# Compiled once, not at each of the hundreds of starts that the tests make, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e fuzz docs bench \
@@ -32,8 +36,10 @@ run: setup ## the demo: a center, agents, services with faults, an SDK, the cons
 	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
 
 test: setup-dev parts lint types imports ## everything, real parts included
-	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
-	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
+	@# What measures time has the machine to itself, whole demos have it to two of them (they mostly wait), the rest is shared out.
+	@# Pytest's 5 says that nothing of the kind was asked for.
+	$(PYTEST) -m "alone and not e2e" $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -n 2 --dist load -m "alone and e2e" $(if $(ARGS),,tests/e2e) $(ARGS) || [ $$? = 5 ]
 	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
 
 # -------------------------------------------------------------------------------------------------------- while working
