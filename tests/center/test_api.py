@@ -139,6 +139,7 @@ def test_the_plain_door_carries_what_a_client_needs_to_redo_the_formula(center, 
             local = (await running.get(DOOR)).json()["local_rules"]
             assert (local["failures"], local["open"], local["open_cap"], local["max_open"]) == (2, 5.0, 60.0, 0.5)
             assert (local["slow"], local["crawl"]) == (0.2, 0.5)
+            assert (local["trial_calls"], local["trial_calls_share"], local["ramp_connects"]) == (3, 0.05, 50)
             terms = local["formula"]["lines"]
             assert terms["payments/a"]["share"] == 0.0
             assert terms["payments/a"]["faults"] > 0

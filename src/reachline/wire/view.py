@@ -97,6 +97,7 @@ class LineRow(TypedDict):
     next: float | None
     window: int
     blind: bool
+    incident: str
     kind: str | None
     p95: float | None
     p50: float | None
@@ -135,9 +136,7 @@ class FormulaDocument(TypedDict):
 
 
 class LocalRulesRow(TypedDict):
-    """The SDK's own breaker, so that clients agree; durations in seconds. `slow` and `crawl` are limits of a call's own time:
-    so many of those that went well are counted above each, where it is not null.
-    """
+    """The SDK's own breaker, and limits that all clients keep alike; durations in seconds (`docs/reference/http.md` tells each)."""
 
     failures: int
     open: float
@@ -145,6 +144,9 @@ class LocalRulesRow(TypedDict):
     max_open: float
     slow: float | None
     crawl: float | None
+    trial_calls: int
+    trial_calls_share: float
+    ramp_connects: int
     formula: FormulaDocument
 
 
@@ -275,6 +277,7 @@ def line(of: Line, standing: Standing, figures: Figures, *, origin: Seconds) -> 
         "next": None if standing.next_ms is None else _instant(standing.next_ms, origin),
         "window": standing.window,
         "blind": standing.blind,
+        "incident": standing.incident,
         "kind": figures.kind,
         "p95": figures.p95,
         "p50": figures.p50,
@@ -301,6 +304,9 @@ def local_rules(rules: Rules, rows: Sequence[LineRow], faults: Mapping[LineId, i
         "open": local.open_ms / 1000,
         "open_cap": local.open_cap_ms / 1000,
         "max_open": local.max_open_milli / 1000,
+        "trial_calls": local.trial_calls,
+        "trial_calls_share": local.trial_calls_milli / 1000,
+        "ramp_connects": local.ramp_connects,
         "slow": _limit(rules, "degraded_enter"),
         "crawl": _limit(rules, "failed_enter"),
         "formula": {"cost": list(rules.faults.cost), "lines": terms},
