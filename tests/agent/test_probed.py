@@ -105,3 +105,14 @@ def test_what_a_line_knows_of_itself_outlives_its_plan() -> None:
     after.inherit(before)
 
     assert (after.number, after.zone, after.failing, after.doubted) == (1, Zone.F, NOW, NOW + tempo.DOUBT)
+
+
+def test_two_answers_above_the_plans_limit_make_a_line_doubtful_and_one_does_not() -> None:
+    one = probed()
+    one.window.slow_us = 100_000
+    round_of(one, NOW, ok=True)
+    for answered, every in ((1, 5.0), (2, 2.0)):
+        one.window.record(NOW, None, 150_000, number=2, burst=5)
+        one.learn(NOW, answered=True, lost=False)
+
+        assert one.every(1.0, NOW + 1) == every, answered

@@ -459,3 +459,24 @@ def test_a_line_that_only_stumbled_keeps_its_window() -> None:
         window.record(number, Failure.REFUSED if number % 3 == 0 else None, 100, number=number)
 
     assert window.summary(9.0)[0].counts.refused == 4
+
+
+@pytest.mark.parametrize(
+    ("slow_us", "out", "rtts", "telling"),
+    [
+        (200 * MS, False, (None, 50 * MS), True),
+        (200 * MS, False, (300 * MS, 300 * MS), True),
+        (200 * MS, False, (300 * MS, 50 * MS), False),
+        (200 * MS, True, (None, None), False),
+        (0, False, (None, None), False),
+    ],
+)
+def test_a_center_that_adds_up_is_told_at_once_of_a_failure_or_two_slow_answers(
+    slow_us: int, out: bool, rtts: tuple[int | None, ...], telling: bool
+) -> None:
+    probed = limited(slow_us)
+    probed.is_out = out
+    for rtt in rtts:
+        probed.record(0.0, None if rtt else Failure.TIMEOUT, rtt)
+
+    assert probed.is_telling is telling

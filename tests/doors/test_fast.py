@@ -66,10 +66,10 @@ def test_agents_report_each_tick_and_know_what_is_slow() -> None:
     assert slow("mode: fast\nclass: rpc") == {(100_000, 300_000)}
 
 
-def test_a_dead_connect_is_known_as_such_after_a_second_and_a_half() -> None:
+def test_a_dead_connect_is_known_as_such_after_a_little_more_than_a_second() -> None:
     [probe] = [probe for probe in plan("mode: fast").lines[0].probes if probe.kind is Kind.TCP]
 
-    assert (probe.timeout_ms, probe.patience_ms) == (1_000, 500)
+    assert (probe.timeout_ms, probe.patience_ms) == (1_000, 100)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from reachline.agent.leaving import Leaving
 from reachline.core import tempo
 from reachline.core.bucket import Claim
 from reachline.core.paths import Paths
-from reachline.core.window import MINIMUM, Window
+from reachline.core.window import MINIMUM, SLOW, Window
 from reachline.model import Seconds, Zone
 from reachline.net.engine import Job, Phases
 from reachline.wire.frame import LinePlan, ProbePlan
@@ -162,7 +162,7 @@ class Probed:
 
     def learn(self, now: Seconds, *, answered: bool, lost: bool) -> None:
         """What the newest attempt means for the pace, once it is in the window. `lost`: a connect lost a packet."""
-        if lost and self.window.rounds.last_ok:
+        if (lost and self.window.rounds.last_ok) or self.window.fresh_slow >= SLOW:
             self.doubted = now + tempo.DOUBT
         if answered:
             self.passed = now

@@ -74,8 +74,8 @@ class Prober:
         limits: Limits = _UNLIMITED,
         rounds: int | None = None,
     ) -> None:
-        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did, `found` when a
-        dead path behind it was, or was repaired.
+        """`ended` hears of every attempt, `changed` when our own quick opinion of a line did, `found` of what else is worth a
+        report at once: a dead path behind it, or its repair, and what may add up (in plans that say what is slow).
 
         `sources` are addresses or a word (`doors.addresses`); none: the route decides. `rounds` ends the probing of each line after so many.
         """
@@ -84,8 +84,7 @@ class Prober:
         self._found = found or _nobody
         self.pace = Pace(limits)
         self._book = Book(self, sources=sources, close=limits.close)
-        self._suspects: frozenset[str] = frozenset()
-        self._out: frozenset[str] = frozenset()
+        self._suspects = self._out = frozenset[str]()
         self._queue: list[tuple[Seconds, int, tempo.Due, Probed]] = []
         """Appointments by time; one is void once the line has another."""
         self._order = count()
@@ -361,6 +360,8 @@ class Prober:
         self._opine(probed, now)
         if window.rounds.last_ok is not was[0] or was[1] < now < probed.doubted:
             self._reschedule(probed)
+        if over and window.is_telling:
+            self._found(probed)
         if self._tell:
             self._tell(probed, Attempt(number, over, failure, rtt_us, clock, late, note))
 

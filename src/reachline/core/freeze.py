@@ -136,9 +136,9 @@ def _book(record: list[Any]) -> Book:
 
 
 def _ballot(record: list[Any]) -> Ballot:
-    zone, received_ms, doubt, vote, held, suspicion = record
+    zone, received_ms, doubt, vote, held, *suspicion = record
     why = None if vote is None else Vote(VantageId(vote[0]), Zone(vote[1]), *vote[2:])
-    return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held), suspicion)
+    return Ballot(Zone(zone), received_ms, doubt, why, tuple((name, level) for name, level in held), *suspicion)
 
 
 def _thaw_standing(record: list[Any]) -> Standing:

@@ -83,23 +83,24 @@ class Poll:
         seen, kind = evidence(kinds, decides)
         if kind is None and (last is None or not any(map(partial(_speaks, decides=decides), kinds))):
             return Ballot(Zone.N, 0)
+        told = self.pending.get(line.id, {})
+        before = 0 if last is None else last.before if vantage in told else last.suspicion
         suspects = suspicion(last.suspicion if last else 0, seen, rules.questions)
         zone = Zone.D if 2 * suspects >= rules.questions[0].height else Zone.H
         if kind is None:
             # Between two rounds: nothing new, which takes nothing back.
             vote = last.vote if last else None
-            return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects)
-        told = self.pending.get(line.id, {})
+            return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects, before)
         self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
         what = loudest(seen, rules.questions) if zone is Zone.D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
-        return Ballot(zone, 0, 0, vote, (), suspects)
+        return Ballot(zone, 0, 0, vote, (), suspects, before)
 
     def heard(self, line: LineId, now_ms: int, rules: Rules) -> dict[str, Said]:
         """`fast` mode: what the fresh vantages that count said since the last tick, be it nothing, by their trust."""
         told = self.pending.get(line, {})
         return {
-            vantage: Said(self.credit.weight(vantage, ballot.doubt), told.get(vantage, NOTHING), ballot.suspicion)
+            vantage: Said(self.credit.weight(vantage, ballot.doubt), told.get(vantage, NOTHING), ballot.before)
             for vantage, ballot in self._fresh(line, now_ms, rules.quorum).items()
             if ballot.zone is not Zone.N
         }

@@ -24,7 +24,9 @@ class Ballot(NamedTuple):
     vote: Vote | None = None
     held: tuple[tuple[str, int], ...] = ()
     suspicion: int = 0
-    """`fast` mode: how much the vantage has complained of the line of late, in micro-nats."""
+    """`fast` mode: how much the vantage has complained of the line of late, in micro-nats…"""
+    before: int = 0
+    """…and how much it had before what it said since the last tick."""
 
 
 class Tally(NamedTuple):

@@ -17,7 +17,7 @@ from reachline.core.ring import BLURRED, Columns, Ring
 from reachline.core.rounds import Rounds
 from reachline.model import CENSORED_US, Clock, Failure, Kind, Reading, Seconds
 
-__all__ = ["MAX_AGE", "MINIMUM", "NEWEST", "Columns", "Figures", "Window", "max_age", "nearest_rank"]
+__all__ = ["MAX_AGE", "MINIMUM", "NEWEST", "SLOW", "Columns", "Figures", "Window", "max_age", "nearest_rank"]
 
 NEWEST: Final = 200
 """Attempts a window holds."""
@@ -25,6 +25,8 @@ MAX_AGE: Final[Seconds] = 120.0
 """What is older says nothing of now: after a repair the bad attempts are gone in two minutes."""
 MINIMUM: Final = 5
 """The smallest number of attempts any limit asks for (EWMA, 5xx)."""
+SLOW: Final = 2
+"""Slow answers since the last report that are worth a thought: one of them may be chance."""
 _RECENT: Final = 5
 _AGENT: Final = Failure.AGENT
 """Looking a member up by its class takes as long as half of all else that a sample costs."""
@@ -113,6 +115,12 @@ class Window:
     def shape(self) -> tuple[int, Seconds]:
         """Attempts it can hold, and their greatest age."""
         return self._ring.size, self._ring.age
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it holds what a center that adds up wants to know at once: a failure, a lost packet, or slow answers."""
+        is_asked = self.slow_us > 0 and not self.is_out
+        return is_asked and bool(self.fresh_failed or self.fresh_marred or self.fresh_slow >= SLOW)
 
     def record(
         self,
