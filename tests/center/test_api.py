@@ -17,8 +17,8 @@ SAID = {"tcp.loss": (50, 50), "tcp.timeout": (50, 50), "tcp.connect": (0, 3)}
 DOOR = "/api/v1/clusters/payments/lines"
 ROW = {
     "line", "cluster", "address", "via", "origin", "role", "roles", "provider", "groups", "drained", "health", "breaker",
-    "step", "weight", "base", "raw", "score", "reason", "since", "next", "window", "blind", "kind", "p95", "p50", "ewma",
-    "jitter", "loss", "timeout",
+    "step", "weight", "base", "raw", "score", "reason", "since", "next", "window", "blind", "incident", "kind", "p95", "p50",
+    "ewma", "jitter", "loss", "timeout",
 }  # fmt: skip
 
 
