@@ -46,6 +46,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
     "simulate": Entry("reachline.cli.simulate", "What incidents would have come to, here and elsewhere.", "center"),
     "what-if": Entry("reachline.cli.whatif", "Recorded evidence under other settings.", "center"),
+    "tune": Entry("reachline.cli.tune", "Search better settings on evidence.", "center"),
     "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
     "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),
 }
