@@ -121,9 +121,10 @@ def test_nothing_is_left_without_force_and_the_last_line_is_not_opened(center, s
             drained = await running.post(ORDERS, {"action": "drain", "target": "payments"})
             assert (drained.status_code, drained.json()["error"]["code"]) == (409, "nothing_left")
             opened = (await running.post(ORDERS, {"action": "open", "target": "payments"})).json()
-            (waiting,) = opened["orders"][0]["waiting"] or opened["effects"][0]["waiting"]
+            (waiting,) = opened["effects"][0]["waiting"]
             await until(lambda: _open(running, 2), every=0.1, what="two lines to open")
             assert (await running.line(waiting))["breaker"] == "closed"
+            assert (await running.json(ORDERS))["orders"][0]["waiting"] == [waiting]
             last = await running.post(ORDERS, {"action": "open", "target": waiting})
             assert (last.status_code, last.json()["error"]["code"]) == (409, "last_line")
             assert (await running.post(ORDERS, {"action": "open", "target": waiting, "force": True})).status_code == 200

@@ -224,13 +224,13 @@ class Orders:
         return next((each.target for each in ledger.book.given if each.number == one.order.number), one.order.target)
 
     def _waiting(self, one: Given) -> list[str]:
-        """Lines that the order should open and that alone carry their cluster's traffic."""
+        """Lines that the order should open and that alone carry their cluster's traffic; known once a tick has seen it."""
         if one.order.action is not Action.OPEN:
             return []
         return [
             line
             for scope, ledger in self._ledgers()
-            if scope in one.scopes
+            if scope in one.scopes and not ledger.stale
             for line, obeys in sorted(ledger.wanted.items())
             if obeys.gate == one.order.number != ledger.rows[line].obeys.gate
         ]
