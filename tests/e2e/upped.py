@@ -39,7 +39,7 @@ class Upped:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        eventually(lambda: not self.family(), within=30, what="everything below has ended")
+        eventually(lambda: not self.family(), within=90, what="everything below has ended")
 
     @property
     def said(self) -> str:
