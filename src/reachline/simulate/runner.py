@@ -33,7 +33,9 @@ _SCALE: Final = {
 }
 """Weights of the composite."""
 _FALSE_TRIPS: Final = 1.0
-"""Per line-hour, in the place of what doing nothing costs: it never trips."""
+"""Per line-hour, in the place of what doing nothing costs: it never trips…"""
+_SHIFT: Final = 0.1
+"""…nor moves traffic: a tenth of all that is called."""
 
 
 class Job(NamedTuple):
@@ -102,23 +104,18 @@ def _ran(world: World, oracle: Sums) -> Ran:
 
 
 def _composite(found: Mapping[str, Figure], worst: Mapping[str, Figure], seen: Observer) -> float:
-    """100 for one who loses nothing that doing nothing loses."""
+    """100 for one who loses nothing that doing nothing loses; what that cannot lose has a scale of its own."""
+    run = seen.end_ms / 1_000
+    alone = {"false_trips_per_h": _FALSE_TRIPS, "t_restore_full": run, "overload_s": run, "needless_shift": _SHIFT}
+    never = run if seen.scenario.truth else 0.0
     total = 100.0
-    never = seen.end_ms / 1_000
     for name, points in _SCALE.items():
-        one = _number(found.get(name), never)
-        against = _FALSE_TRIPS if name == "false_trips_per_h" else _number(worst.get(name), never)
-        if name == "t_restore_full":
-            # Doing nothing restores at once: the whole run stands for never.
-            against = never if found.get(name) is not None or worst.get(name) is not None else 0.0
-        total -= points * (min(1.0, one / against) if against else float(one > 0))
+        figure = found.get(name)
+        lost = never if figure is None else float(figure) if isinstance(figure, int | float) else 0.0
+        cost = worst.get(name)
+        against = float(cost) if isinstance(cost, int | float) and cost else alone.get(name, 0.0)
+        total -= points * (min(1.0, lost / against) if against else float(lost > 0))
     return round(total, 2)
-
-
-def _number(figure: Figure, never: float) -> float:
-    if figure is None:
-        return 0.0 if never == 0 else never
-    return float(figure) if isinstance(figure, int | float) else 0.0
 
 
 def rows_of(

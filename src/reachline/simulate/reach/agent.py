@@ -23,6 +23,8 @@ __all__ = ["Agent", "Beat"]
 
 _URGENT_MS: Final = 1_000
 """Between two heartbeats for a change (`agent.run`)."""
+_BOOTED: Final[Seconds] = 86_400.0
+"""How long ago an agent's machine may have been started."""
 _OK, _ERROR = 200, 503
 _BASE: Final = 20
 """Bits of a token that are the probe's own; above stands the agent's number."""
@@ -45,6 +47,8 @@ class Agent:
     ) -> None:
         self.name, self._number, self._rng, self._send = name, number, rng, send
         self.plan = plan
+        self._ahead: Seconds = rng.uniform(0.0, _BOOTED)
+        """Its monotonic clock began at another time than ours: rounds of two agents do not fall together."""
         self.score = 0
         self.wake_ms = 0
         """Nothing is to be done before."""
@@ -63,7 +67,13 @@ class Agent:
         bases = count(0, SLOTS)
         for line in plan.lines:
             for each in line.probes:
-                self._begin(line, each, next(bases), now_ms / 1_000)
+                self._begin(line, each, next(bases), self._clock(now_ms))
+
+    def _clock(self, now_ms: int) -> Seconds:
+        return now_ms / 1_000 + self._ahead
+
+    def _ms(self, at: Seconds) -> int:
+        return round(1_000 * (at - self._ahead))
 
     # -- probes --------------------------------------------------------------------------------------------------------------------
 
@@ -88,8 +98,8 @@ class Agent:
 
     def begin_rounds(self, now_ms: int) -> None:
         """Hand over what begins within the next step."""
-        now, queue = now_ms / 1_000, self._queue
-        ahead = (now_ms + STEP_MS) / 1_000
+        now, queue = self._clock(now_ms), self._queue
+        ahead = self._clock(now_ms + STEP_MS)
         while queue and queue[0][0] < ahead:
             at, _, due, probed = heapq.heappop(queue)
             if probed.due is not due:
@@ -99,7 +109,7 @@ class Agent:
                 gap = tempo.gap(probed.every(1.0, now), probed.plan.burst)
                 for place, job in enumerate(probed.begin()):
                     token = self._number << _BASE | job.token
-                    self._send(self._wishes[probed.base], round(1_000 * (at + place * gap)), token)
+                    self._send(self._wishes[probed.base], self._ms(at + place * gap), token)
             self._reschedule(probed, now)
 
     def ended(self, result: Result) -> None:
@@ -107,7 +117,7 @@ class Agent:
         token = result.token & (1 << _BASE) - 1
         slot = token % SLOTS
         probed = self._by_base[token - slot]
-        window, now, lost = probed.window, result.at_ms / 1_000, result.syn_lost
+        window, now, lost = probed.window, self._clock(result.at_ms), result.syn_lost
         unanswered = result.failure is Failure.TIMEOUT
         took_us = result.rtt_us or 0
         late = unanswered or took_us > 1_000 * probed.plan.timeout_ms
@@ -132,8 +142,9 @@ class Agent:
         if window.rounds.last_ok is not was[0] or was[1] < now < probed.doubted:
             self._reschedule(probed, now)
 
-    def hint(self, hint: Hint, now: Seconds) -> None:
+    def hint(self, hint: Hint, now_ms: int) -> None:
         """What the center says of lines."""
+        now = self._clock(now_ms)
         suspects, out = frozenset(hint.suspects), frozenset(hint.open)
         for line, probes in self._probed.items():
             for probed in probes:
@@ -156,7 +167,7 @@ class Agent:
             self._urgent.clear()
             self._calm_ms = now_ms + _URGENT_MS
             found.append(self._beat(lines, now_ms, ends_round=False))
-        begins = int(1_000 * self._queue[0][0]) - STEP_MS if self._queue else self._beat_ms
+        begins = self._ms(self._queue[0][0]) - STEP_MS if self._queue else self._beat_ms
         urgent = self._calm_ms if self._urgent else self._beat_ms
         self.wake_ms = min(self._beat_ms, begins, urgent)
         return found
@@ -169,7 +180,7 @@ class Agent:
         readings = []
         for line in lines:
             for probed in self._probed[line]:
-                reading, _ = probed.window.summary(now_ms / 1_000)
+                reading, _ = probed.window.summary(self._clock(now_ms))
                 probed.settle()
                 readings.append((LineId(line), reading))
         return Beat(self.name, tuple(readings), self.score, ends_round)

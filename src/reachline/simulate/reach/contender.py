@@ -223,7 +223,7 @@ class Reachline:
 
     def _hint(self, name: str, hint: Hint, at_ms: int) -> None:
         if name in self._agents and name not in self._away:
-            self._agents[name].hint(hint, at_ms / 1_000)
+            self._agents[name].hint(hint, at_ms)
 
     def _list(self, client: Client, listed: LineList, at_ms: int) -> None:
         if client.name not in self._away:
@@ -237,7 +237,7 @@ class Reachline:
         self._away.discard(name)
         if name in self._agents:
             self._agents[name].hurry(at_ms)
-            self._agents[name].hint(self.center.hint(), at_ms / 1_000)
+            self._agents[name].hint(self.center.hint(), at_ms)
         elif name in self._by_name:
             self._by_name[name].take(self.center.listed(), at_ms)
 
