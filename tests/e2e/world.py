@@ -28,14 +28,16 @@ TARGET: Final = (
 class World:
     """Everything that was started, by name. Each process can be killed and started again on the same port."""
 
-    def __init__(self, directory: Path, *, preset: str, targets: Sequence[str], agents: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, *, preset: str, targets: Sequence[str], agents: Sequence[str], mode: str = "literal"
+    ) -> None:
         self.directory = directory
         self.ports = {name: free_port() for name in targets}
         self.grpc, self.http = free_port(), free_port()
         self.agents = tuple(agents)
         self.document = directory / "reachline.yaml"
         self.journal = directory / "journal"
-        self.document.write_text(self._document(preset))
+        self.document.write_text(f"mode: {mode}\n{self._document(preset)}")
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -122,10 +124,15 @@ class World:
 
 @contextmanager
 def world(
-    directory: Path, *, preset: str, targets: Sequence[str] = "abc", agents: Sequence[str] = ("a1", "a2")
+    directory: Path,
+    *,
+    preset: str,
+    targets: Sequence[str] = "abc",
+    agents: Sequence[str] = ("a1", "a2"),
+    mode: str = "literal",
 ) -> Iterator[World]:
     """A running world; nothing of it is left afterwards, however the test ends."""
-    made = World(directory, preset=preset, targets=targets, agents=agents)
+    made = World(directory, preset=preset, targets=targets, agents=agents, mode=mode)
     try:
         made.start()
         yield made
