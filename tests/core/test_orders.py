@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reachline.core.ledger import Closed, Ledger
 from reachline.core.orders import NOBODY, Action, Order, covers, placed, renamed
@@ -344,3 +346,57 @@ def test_calls_in_a_trial_after_an_order_count_as_ever() -> None:
         tick(ledger, number)
 
     assert ledger.rows[A].breaker.gate in (Gate.RAMP, Gate.CLOSED)
+
+
+def test_a_line_that_browns_out_while_another_is_drained_opens_nothing_and_gives_it_no_traffic() -> None:
+    ledger = settled()
+    ledger.order(ordered(Action.DRAIN, B, until_ms=900_000))
+    seen = []
+    for number in range(4, 60):
+        tick(ledger, number, "DHH" if 10 <= number < 30 else "HHH")
+        seen.append((weights(ledger), {row.breaker.gate for row in ledger.rows.values()}))
+
+    assert {weight[B] for weight, _ in seen} == {0}
+    assert set().union(*(gates for _, gates in seen)) == {Gate.CLOSED}
+    assert min(weight[A] for weight, _ in seen) < 30
+    assert {weight[C] for weight, _ in seen} == {100}
+
+
+ASKED = st.builds(
+    Order,
+    number=st.just(0),
+    action=st.sampled_from([Action.WEIGHT, Action.STANDBY, Action.OPEN, Action.CLOSE]),
+    target=st.sampled_from([A, B, C, "payments", "provider:p1"]),
+    by=st.just("kim"),
+    why=st.just(""),
+    since_ms=st.just(0),
+    until_ms=st.none() | st.integers(1, 40).map(lambda tick: tick * 7_000),
+    weight=st.integers(1, 300),
+    force=st.just(False),
+)
+TICKS = st.lists(
+    st.tuples(st.text("HDF", min_size=3, max_size=3), st.none() | ASKED, st.integers(0, 12)), min_size=4, max_size=30
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ticks=TICKS, thawed=st.integers(0, 30))
+def test_whatever_is_ordered_without_force_some_line_carries_and_a_replay_agrees(
+    ticks: Sequence[tuple[str, Order | None, int]], thawed: int
+) -> None:
+    lines = tuple(replace(each, provider="p1") if each.id != C else each for each in builders.lines(*"abc"))
+    ledger, twin = new_ledger(lines), new_ledger(lines)
+    for number, (zones, order, gone) in enumerate(ticks, start=1):
+        if number == thawed:
+            twin = Ledger.thaw(ledger.freeze())
+        for each in (ledger, twin):
+            if order is not None:
+                each.order(order._replace(number=number))
+            each.undo(gone)
+
+        closed, again = tick(ledger, number, zones), tick(twin, number, zones)
+
+        assert closed == again
+        assert all(weight >= 0 for weight in weights(ledger).values())
+        assert any(weights(ledger).values())
+    assert ledger.freeze() == twin.freeze()
