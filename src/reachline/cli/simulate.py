@@ -18,6 +18,7 @@ from rich.progress import Progress
 from reachline.cli.render import Column, Output, OutputOption, show
 from reachline.doors.problems import nearest
 from reachline.errors import ConfigError, Problem
+from reachline.simulate.bound import CONFIDENCE, highest
 from reachline.simulate.limits import Row, passed
 from reachline.simulate.reading import read
 from reachline.simulate.runner import CONTENDERS, Job, jobs, rows_of
@@ -67,6 +68,8 @@ def command(
     rows = _ordered(_run(wanted, processes), wanted, names)
     lines = _lines(rows)
     show(output, lines, _columns(), document=[_document(row) for row in rows])
+    if output is Output.TABLE:
+        print(*_bounds(rows), sep="\n")
     if any(line.broken for line in lines):
         raise typer.Exit(1)
 
@@ -139,6 +142,24 @@ def _lines(rows: Sequence[Row]) -> list[_Line]:
         )
         for key, runs in found.items()
     ]
+
+
+def _bounds(rows: Sequence[Row]) -> list[str]:
+    """For each contender, how often it opens a line that is well: what was seen, and what that proves."""
+    found = []
+    for name in dict.fromkeys(row.contender for row in rows):
+        runs = [row for row in rows if row.contender == name]
+        hours = sum(_value(run.metrics.get("line_hours")) for run in runs)
+        trips = round(sum(_value(run.metrics.get("false_trips")) for run in runs))
+        most = 1_000 * highest(trips, hours)
+        found.append(
+            f"{name}: {trips} false opens in {hours:.1f} line-hours, at most {most:.3g} in 1 000 ({CONFIDENCE:.0%} sure)"
+        )
+    return found
+
+
+def _value(figure: Figure) -> float:
+    return float(figure) if isinstance(figure, int | float) else 0.0
 
 
 def _middle(figures: Iterable[Figure]) -> Figure:

@@ -75,6 +75,10 @@ def figures(ran: Ran) -> dict[str, Figure]:
     found: dict[str, Figure] = {name: make(ran, faults) for name, make in _TIMES.items()}
     found |= {name: make(ran) for name, make in _COUNTS.items()}
     found |= {name: make(ran, faults) for name, make in _SHARES.items()}
+    found["line_hours"] = ran.hours
+    found["false_trips"] = (
+        found["false_trips_per_h"] * ran.hours if isinstance(found["false_trips_per_h"], float) else 0.0
+    )
     found["calls"] = round(ran.seen.sums.wanted)
     found["bad_calls"] = ran.seen.sums.bad
     if ran.told is not None:
