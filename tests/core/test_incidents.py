@@ -129,6 +129,25 @@ def test_a_log_that_begins_amid_a_fault_knows_since_when_the_line_stood_so() -> 
     assert one.is_over
 
 
+def test_a_log_that_begins_while_an_operator_keeps_a_line_open_has_no_incident_either() -> None:
+    changes = decided(["HHHH"] * 30, orders=[Order(1, Action.OPEN, A, "kim", "", 0, 90_000)])
+
+    assert changes[0].rule == "operator.open"
+    assert len(changes) > 1
+    assert told(changes[1:]) == ()
+
+
+def test_a_fault_that_costs_no_weight_lasts_until_the_line_is_healthy() -> None:
+    changes = decided(OUTAGE, rules=replace(RULES, enforce=False))
+
+    (one,) = told(changes)
+
+    healthy = next(change for change in reversed(changes) if change.after.health is Health.HEALTHY and change.line == A)
+    assert one.kept_by == ("enforce",)
+    assert one.ended_ms == healthy.at_ms
+    assert one.ended_ms > 120_000
+
+
 def test_a_log_in_two_parts_tells_the_same_incidents() -> None:
     changes = decided(OUTAGE)
     log = Incidents()
