@@ -44,6 +44,12 @@ def test_size_is_capacity_where_all_lines_have_one() -> None:
     assert verdict([light, opened("a", capacity=10), line("b")]) == BLAST, "unknown: base weights count"
 
 
+def test_a_line_that_returns_still_counts_as_open() -> None:
+    assert (
+        verdict([failed("x"), line("a", gate=Gate.RAMP), line("b", gate=Gate.HALF_OPEN), line("c"), line("d")]) == BLAST
+    )
+
+
 def test_how_much_may_be_open_is_a_rule() -> None:
     lines = [failed("x"), opened("a"), opened("b"), line("c"), line("d")]
 

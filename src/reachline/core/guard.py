@@ -61,7 +61,8 @@ def allowed(
     wished = frozenset(wishes)
     wanting = sorted((line for line in lines if line.line in wished), key=badness, reverse=True)
     closed = {line.line: line for line in lines if line.gate is Gate.CLOSED and not line.drained}
-    opened = [line for line in lines if line.gate is Gate.OPEN and not line.drained]
+    # A line in trial or ramp may be open again any moment, and nobody asks then.
+    opened = [line for line in lines if line.gate is not Gate.CLOSED and not line.drained]
     usable = [line for line in lines if not line.drained]
     found: dict[LineId, str] = {}
     for line in wanting:
