@@ -405,6 +405,21 @@ def test_lines_that_turned_bad_one_after_the_other_are_no_plane() -> None:
     assert world.ledger.hearing.plane_ms is None
 
 
+def test_all_lines_bad_at_once_are_no_plane_where_calls_fail_on_one_of_them() -> None:
+    world = healthy(LITERAL)
+    world.tick(said={vantage: dict.fromkeys("abc", DEAD) for vantage in FIVE}, calls=BAD, times=3)
+
+    assert world.ledger.hearing.plane_ms is None
+    assert world.state() == OPEN
+
+
+def test_few_calls_blame_nobody() -> None:
+    world = World(LITERAL, clients=2)
+    world.tick(calls=dict.fromkeys("abc", (14, 10)))
+
+    assert world.ledger.view(A, world.now_ms).word.causes == ()
+
+
 def test_all_lines_bad_at_once_without_business_are_bad() -> None:
     world = healthy(LITERAL)
     world.tick(said={vantage: dict.fromkeys("abc", DEAD) for vantage in FIVE}, times=3)

@@ -89,6 +89,12 @@ def test_one_sick_vantage_of_five_says_nothing_alone() -> None:
     assert set(after(*[heard] * 50)) == {Zone.H}
 
 
+def test_whose_word_hardly_counts_leaves_the_trimming_to_another() -> None:
+    line, heard = Line(), everyone(CLEAN) | {"v3": BROKEN, "v4": BROKEN}
+
+    assert {line.hear(heard, trust={"v3": 50}) for _ in range(50)} == {Zone.H}
+
+
 def test_two_of_five_that_see_it_fail_are_believed() -> None:
     heard = everyone(CLEAN) | {"v3": BROKEN, "v4": BROKEN}
 

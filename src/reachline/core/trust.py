@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from reachline.core.quorum import Ballot, needed
+from reachline.core.quorum import Ballot
 from reachline.model import Line, VantageId, Zone
 
 __all__ = [
@@ -90,12 +90,11 @@ def set_aside(now_ms: int) -> Trust:
 
 
 def rest_is_well(cast: Mapping[VantageId, Ballot], but: VantageId, configured: int) -> bool:
-    """Whether the other fresh ballots are a quorum by themselves and most of *all* vantages call the line healthy.
+    """Whether most of *all* vantages are others that call the line healthy: a quorum by themselves.
 
     Counted by heads: whoever is in the minority with a sick vantage must not decide over it by its trust.
     """
-    said = [ballot.zone for name, ballot in cast.items() if name != but and ballot.zone is not Zone.N]
-    return len(said) >= needed(configured) and 2 * sum(zone is Zone.H for zone in said) > configured
+    return 2 * sum(ballot.zone is Zone.H for name, ballot in cast.items() if name != but) > configured
 
 
 def shared_by(line: Line) -> frozenset[str]:
