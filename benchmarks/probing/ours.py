@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import gc
 import resource
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -91,20 +92,21 @@ class Kept:
         self.ended = self.bad = 0
         self.late = array.array("q")
         self._next, self._after, self._now = 0, after, time.monotonic
+        self._records, self._note, self._rounds = [each.record for each in self.windows], self.late.append, [0] * lines
 
     def take(  # noqa: PLR0917
         self, token: int, failure: Failure | None, rtt_us: int | None, clock: Clock, late: bool, sent: int, lost: int,
         status: int, note: str, lateness_us: int, phases: Phases | None, /,
     ) -> None:  # fmt: skip
         """One result of the engine."""
-        del note, phases
-        ended = self.ended = self.ended + 1
+        self.ended += 1
+        number = self._rounds[token] = self._rounds[token] + 1
         if failure is not None:
             self.bad += 1
-        self.late.append(lateness_us)
-        self.windows[token].record(
+        self._note(lateness_us)
+        self._records[token](
             self._now(), failure, rtt_us,
-            clock=clock, late=late, sent=sent, lost=lost, status=status, number=ended, burst=1,
+            clock=clock, late=late, sent=sent, lost=lost, status=status, number=number, burst=1,
         )  # fmt: skip
         self._after(token)
 
@@ -129,6 +131,8 @@ class Span(NamedTuple):
 @contextlib.asynccontextmanager
 async def nested(done: Done) -> AsyncIterator[Engine]:
     """An engine on the running loop."""
+    gc.collect()
+    gc.freeze()  # as an agent does with its plan
     engine = Engine(done)
     loop = asyncio.get_running_loop()
     loop.add_reader(engine.fileno(), engine.turn)

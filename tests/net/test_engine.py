@@ -86,7 +86,7 @@ def test_a_peer_that_resets_at_once_is_told_as_such(lab, job):
         with listening() as server:
             async with lab() as engine:
                 engine.engine.start(job(f"tcp://127.0.0.1:{port_of(server)}"), at=0.0)
-                engine.engine.turn()
+                engine.engine._begin(engine.engine.ns())  # half a turn: nobody has looked yet
                 accepted, _ = server.accept()
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 accepted.close()
@@ -367,6 +367,67 @@ def test_a_cancelled_token_says_nothing_more(lab, job):
     assert alive.failure is None
     assert [result.token for result in engine.ended] == [0, 3]
     assert set(engine.overdue) <= {3}
+
+
+def test_what_is_due_leaves_before_answers_are_taken(lab, job):
+    """An answer is timed by the kernel however late we look; a start is late by all that is done before it."""
+
+    async def main():
+        with listening() as server:
+            async with lab() as engine:
+                one, two = (job(f"tcp://127.0.0.1:{port_of(server)}", token=token) for token in (1, 2))
+                await engine.probe(one, two)
+                begun = []
+                engine.engine.done = lambda *result: begun.append((result[0], engine.engine.counters().started))
+                engine.engine.start(one, at=0.0)
+                engine.engine._begin(engine.engine.ns())
+                engine.engine.start(two, at=0.0)
+                engine.engine.turn()
+                await until(lambda: len(begun) == 2, every=0.002)
+                return begun
+
+    assert dict(asyncio.run(main()))[1] == 4
+
+
+def test_a_descriptor_used_again_does_not_inherit_the_deadline_of_the_attempt_before(lab, job):
+    """Deadlines are kept by descriptor: the first attempt's time is up while the second one's is not."""
+
+    async def main():
+        with listening() as server, FullServer() as full:
+            async with lab() as engine:
+                await engine.one(job(f"tcp://127.0.0.1:{port_of(server)}", token=1))
+                silent = job(f"tcp://127.0.0.1:{full.port}", token=2, timeout=0.5, patience=0.1)
+                await engine.one(silent)
+                quick = job(f"tcp://127.0.0.1:{port_of(server)}", token=1, timeout=0.3)
+                await engine.one(quick)
+                engine.overdue.clear()
+                await engine.one(quick)
+                at = engine.engine.now()
+                engine.engine.start(silent, at=0.0)
+                await until(lambda: engine.overdue, every=0.002)
+                return engine.engine.now() - at
+
+    assert asyncio.run(main()) >= 0.5
+
+
+def test_attempts_are_not_looked_through_for_cycles_all_the_time(lab):
+    """Thousands at once are nothing to collect. Where the collector is off it stays off."""
+
+    async def main():
+        async with lab():
+            return gc.get_threshold()
+
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        seldom = asyncio.run(main())
+        gc.set_threshold(0, 10, 10)
+        never = asyncio.run(main())
+    finally:
+        gc.set_threshold(*before)
+
+    assert seldom == (5_000, 10, 10)
+    assert never == (0, 10, 10)
 
 
 def test_done_may_start_cancel_and_close(lab, job):

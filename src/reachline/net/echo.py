@@ -89,8 +89,8 @@ class Echo:
     """The machine of ICMP attempts. Written by the engine's thread only."""
 
     __slots__ = (
-        "_buffers", "_closed", "_done", "_home", "_ident", "_lots", "_muted", "_overdue", "_sockets", "_tokens", "_touched",
-        "finished", "flights", "until", "waiting",
+        "_buffers", "_closed", "_done", "_home", "_ident", "_lots", "_muted", "_overdue", "_sockets", "_tokens",
+        "finished", "flights", "touched", "until", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +111,8 @@ class Echo:
         self._closed = False
         self._sockets: dict[Key, _Socket] = {}
         self._lots: dict[tuple[Key, int, int, int], Lot] = {}
-        self._touched: list[Lot] = []
+        self.touched: list[Lot] = []
+        """Those in which something is due: whoever adds the first to one puts it here."""
         self.finished = 0
         """Echoes that ended."""
         self.waiting: dict[int, Ping] = {}
@@ -137,13 +138,13 @@ class Echo:
         lot = route.lot
         assert lot is not None
         if not lot.starts:
-            self._touched.append(lot)
+            self.touched.append(lot)
         lot.starts.append((route, lateness_us))
 
     def flush(self) -> None:
         """Send what was added."""
-        while self._touched:
-            lot = self._touched.pop()
+        while self.touched:
+            lot = self.touched.pop()
             starts, lot.starts = lot.starts, []
             for begin in range(0, len(starts), lot.batch):
                 self._send(lot, starts[begin : begin + lot.batch])
@@ -339,7 +340,7 @@ class Echo:
         for opened in {*self._sockets.values(), *(flight.opened for flight in flights)}:
             opened.sock.close()
         self._sockets.clear()
-        self._touched.clear()
+        self.touched.clear()
         self.waiting.clear()
 
 

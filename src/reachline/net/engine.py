@@ -21,7 +21,7 @@ from itertools import count
 from typing import Final
 
 from reachline.model import Failure, Seconds
-from reachline.net import kernel
+from reachline.net import collector, kernel
 from reachline.net.attempt import Attempt, Job, Ready, Route
 from reachline.net.clocks import Clocks
 from reachline.net.fleet import Fleet
@@ -79,7 +79,9 @@ class Engine:
         self.ns = self.clocks.ns
         self._overdue = overdue
         self._silent = silent
-        self._limit = kernel.budget(limit)
+        self.limit: Final = kernel.budget(limit)
+        """Concurrent attempts at most; further starts are shed."""
+        collector.calm()
         self._launcher = Launcher(self, resolver or Resolver())
         self.datagram = self._launcher.datagram
         self.nonce = self._launcher.nonce
@@ -111,11 +113,6 @@ class Engine:
     def now(self) -> Seconds:
         """CLOCK_MONOTONIC, the same as `loop.time()`: the time of `at`."""
         return self.ns() / _NS
-
-    @property
-    def limit(self) -> int:
-        """Concurrent attempts at most; further starts are shed."""
-        return self._limit
 
     def start(self, job: Job, *, at: Seconds) -> None:
         """One attempt of `job` at the absolute time `at` (past: as soon as possible), in slots of 1 ms."""
@@ -193,28 +190,26 @@ class Engine:
         if self._promised <= now:
             lag = self._tally["lag_us"] = (now - self._promised) // 1_000
             self._tally["worst_lag_us"] = max(self._tally["worst_lag_us"], lag)
-        if self._take(now + _SLICE_NS):
+        self._begin(now)
+        if self._take(self.ns() + _SLICE_NS):
             self._expire()
-        self._begin()
 
     def _take(self, until: int) -> bool:
         """Hand events out until the slice is used up; whether that was all, so that no answer waits behind those taken."""
         self.clocks.look(alive=bool(self._attempts or self._pings or self._lean))
         events = self.epoll.poll(0, EVENTS)
-        ready, lean, fleet = self._ready, self._lean, self._fleet
+        ready, lean, fleet, whole = self._ready, self._lean, self._fleet, len(events) < EVENTS
         for begin in range(0, len(events), LOOKS):
             if begin and self.ns() > until:
-                break  # the epoll tells of the others again
+                whole = False  # the epoll tells of the others again
+                break
             for fd, what in events[begin : begin + LOOKS]:
                 if (one := lean.get(fd)) is not None:
                     one[0].heard(fleet, fd, what, one)
                 elif (owner := ready.get(fd)) is not None:
                     owner.ready(what)
-        else:
-            fleet.shut()
-            return len(events) < EVENTS
         fleet.shut()
-        return False
+        return whole
 
     def _expire(self) -> None:
         now = self.ns()
@@ -245,17 +240,16 @@ class Engine:
         if self._overdue is not None:
             self._overdue(token)
 
-    def _begin(self) -> None:
+    def _begin(self, now: int) -> None:
         """Begin what is due: by the lean machine of its route, if there is one and it can, else by the ordinary one."""
-        now = self.ns()
         taken = self._taken = self._starts.take(now, STARTS)
         taken.reverse()
-        known, room, fleet, add = self._launcher.known, self._limit - self._live(), self._fleet, self._echo.add
-        late = self.lateness.of
+        known, room, fleet = self._launcher.known, self.limit - self._live(), self._fleet
+        late, touched = self.lateness.of, self._echo.touched
         while taken:
             due, job = taken.pop()
             self._started += 1
-            if room <= 0 and (room := self._limit - self._live()) <= 0:
+            if room <= 0 and (room := self.limit - self._live()) <= 0:
                 self._shed(self._ordinary(job, due))
                 continue
             room -= 1
@@ -264,8 +258,10 @@ class Engine:
                 self._launch(job, due, None)
             elif way.course is not None:
                 fleet.pending[way.course].append((way, due))
-            elif way.lot is not None:
-                add(way, late(now - due))
+            elif (lot := way.lot) is not None:
+                if not lot.starts:
+                    touched.append(lot)
+                lot.starts.append((way, late(now - due)))
             else:
                 self._launch(job, due, way)
         for way, due in fleet.launch():
@@ -361,7 +357,7 @@ class Engine:
 
     def _shed(self, attempt: Attempt) -> None:
         self._tally["shed"] += 1
-        attempt.note = f"more than {self._limit} attempts at once"
+        attempt.note = f"more than {self.limit} attempts at once"
         self.settle(attempt, Failure.AGENT, 0)
 
     def _sweep(self) -> None:

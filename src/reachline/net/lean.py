@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from select import epoll
-from socket import SO_LINGER, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, SocketType
+from socket import SO_LINGER, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM, SOL_SOCKET, SocketType
 from typing import Final, Protocol
 
 from reachline.model import Clock
@@ -22,9 +22,11 @@ from reachline.net.kernel import RST_ON_CLOSE
 from reachline.net.late import Lateness
 from reachline.net.result import Phases
 
-__all__ = ["Course", "Due", "Lane", "Lean", "connect", "opened"]
+__all__ = ["DATAGRAM", "Course", "Due", "Lane", "Lean", "connect", "opened"]
 
-_FLAGS: Final = SOCK_NONBLOCK | SOCK_CLOEXEC
+DATAGRAM: Final = int(SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+STREAM: Final = int(SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+"""Kinds of sockets, as numbers: put together anew by their names they would cost more than the call."""
 _STARTED: Final = (errno.EINPROGRESS, 0)
 
 Due = tuple[Route, int]
@@ -82,7 +84,7 @@ class Lane(Protocol):
 def opened(route: Route, kind: int) -> SocketType | None:
     """A socket that leaves and closes as the route's job says; None where that cannot be."""
     try:
-        sock = SocketType(route.family, kind | _FLAGS, 0)
+        sock = SocketType(route.family, kind, 0)
     except OSError:
         return None
     return sock if not (route.bound or route.job.reset) or _is_dressed(sock, route, kind) else None
@@ -93,7 +95,7 @@ def connect(lane: Lane, course: Course, dues: Sequence[Due], events: int) -> lis
     left: list[Due] = []
     going: list[Lean] = []
     ns, late = lane.clocks.ns, lane.lateness.of
-    for sock, due in [(opened(due[0], SOCK_STREAM), due) for due in dues]:
+    for sock, due in [(opened(due[0], STREAM), due) for due in dues]:
         route, at = due
         if sock is None:
             left.append(due)
@@ -113,7 +115,7 @@ def _is_dressed(sock: SocketType, route: Route, kind: int) -> bool:
     job = route.job
     try:
         bind(sock, route.family, job.source, job.interface, job.port)
-        if job.reset and kind == SOCK_STREAM:
+        if job.reset and kind == STREAM:
             sock.setsockopt(SOL_SOCKET, SO_LINGER, RST_ON_CLOSE)
     except OSError:
         sock.close()

@@ -143,10 +143,10 @@ class Batched:
         return 1
 
     def replies(self) -> list[Reply]:
-        into, wanted = self._in, self._wanted
+        into, wanted, stamped = self._in, self._wanted, kernel.SO_TIMESTAMPNS
         came = into.receive(self._fd)
         found: list[Reply] = [
-            (token, seconds * _NS + nanos if kind == kernel.SO_TIMESTAMPNS else None)
+            (token, seconds * _NS + nanos if kind == stamped else None)
             for _, _, kind, seconds, nanos, header, what, code, token in _SLOT.iter_unpack(
                 memoryview(into.slots)[: came * into.width]
             )

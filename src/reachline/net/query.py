@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from select import EPOLLIN
-from socket import SOCK_DGRAM, SOL_SOCKET, SocketType
+from socket import SOL_SOCKET, SocketType
 from typing import Final
 
 from reachline.model import Clock
 from reachline.net.attempt import Attempt, Route
 from reachline.net.kernel import RECVERR, SO_TIMESTAMPNS, stamp
-from reachline.net.lean import Due, Lane, Lean, opened
+from reachline.net.lean import DATAGRAM, Due, Lane, Lean, opened
 from reachline.talk.glance import DOUBT
 
 __all__ = ["QUERY"]
@@ -78,7 +78,7 @@ class _Query:
 
 def _connected(route: Route) -> SocketType | None:
     """A socket that hears of stamps and errors."""
-    if (sock := opened(route, SOCK_DGRAM)) is None:
+    if (sock := opened(route, DATAGRAM)) is None:
         return None
     try:
         sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)

@@ -1,0 +1,20 @@
+"""The garbage collector while probes are under way. What an attempt is made of goes by itself when it ends; looking through it again
+and again for cycles that are not there took a twelfth of the time of an echo.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+__all__ = ["calm"]
+
+_YOUNG: Final = 5_000
+"""Objects made and not gone again before the young ones are looked through: a third of a millisecond, once in a while."""
+
+
+def calm() -> None:
+    """Have it look seldom in this process. One that is off, or looks more seldom, stays as it is."""
+    young, *older = gc.get_threshold()
+    if 0 < young < _YOUNG:
+        gc.set_threshold(_YOUNG, *older)
