@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from reachline.agent.probed import Probed
+from reachline.core import words
 from reachline.core.ledger import Ledger
 from reachline.core.window import Columns, Window
 from reachline.doors import reach
@@ -252,7 +253,10 @@ def test_its_reason_is_slow_answers() -> None:
 
     [change] = [change for change in world.changes if change.after.health is Health.DEGRADED]
     assert change.rule == "vote.slow.degraded"
-    assert {fact.name: fact.value for fact in change.facts}["sum.slow"] == 1_000
+    facts = {fact.name: fact.value for fact in change.facts}
+    assert facts["sum.slow"] == 1_000
+    told = words.rule(change.rule, facts)
+    assert told == "answers above the degraded limit added up over vantages and calls until the line counts as degraded"
 
 
 @pytest.mark.parametrize("air", [BLACK, Air(loss=0.25, usual=460, p95=520), Air(loss=0.1)])

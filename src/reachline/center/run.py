@@ -31,6 +31,7 @@ from reachline.center.reloading import Documents, Source, digest
 from reachline.center.remembered import remembered
 from reachline.center.roster import Agent, Expected, Roster
 from reachline.center.stream import Stream
+from reachline.center.usual import Usual
 from reachline.core.ledger import Ledger
 from reachline.doors import reach
 from reachline.doors.effective import effective
@@ -175,14 +176,9 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     owner.begin(wanted)
     orders = Orders(owner=owner, board=board, past=given(document.center.journal))
     documents = Documents(document, options.source, options.environ, board)
-
-    def plan(agent: Agent, number: int) -> Plan:
-        return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number)
-
     mesh = Meshing(os.urandom(KEY), roster)
     mesh.reconfigure(_mesh(document))
-    intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
-    owner.published = intake.hint
+    intake = _intake(board, owner, documents, mesh)
 
     def apply(document: Document) -> None:
         for gone in roster.expect(_expected(document)):
@@ -194,6 +190,23 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
 
     documents.apply = apply
     return _Parts(board, stream, owner, orders, intake, documents, mesh)
+
+
+def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> Intake:
+    """The agents' door: their plans from the document in force, told anew when what is usual on their lines moves."""
+    usual = Usual(owner.ledgers, board.clock)
+
+    def plan(agent: Agent, number: int) -> Plan:
+        return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number, usual=usual.of)
+
+    def published() -> None:
+        intake.hint()
+        if usual.has_moved():
+            intake.replan()
+
+    intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
+    owner.published = published
+    return intake
 
 
 def _ledgers(wanted: Mapping[Scope, Compiled], recovered: Recovered, board: Board, now_ms: int) -> dict[Scope, Ledger]:

@@ -27,6 +27,8 @@ class Habits:
         self.known: dict[LineId, dict[Kind, Known]] = {}
         self._limits: dict[LineId, tuple[int, Mapping[Kind, tuple[Limit, ...]]]] = {}
         """Those in force, and of which hour they are: nothing but time and learning moves them."""
+        self.turns = 0
+        """How often some line's hours became others: who passes on what is usual looks again."""
 
     def hear(self, vantage: VantageId, line: LineId, kinds: Iterable[Reading], *, now_ms: int, rules: Rules) -> None:
         """One vantage's readings of a line."""
@@ -63,6 +65,7 @@ class Habits:
                 self.known[line] = after
                 # Only an hour's end moves them; they are made from what is known alone, so that a replay makes the same.
                 self._limits.pop(line, None)
+                self.turns += _hours(before) != _hours(after)
 
     def limits(self, line: LineId, *, now_ms: int, rules: Rules) -> Mapping[Kind, tuple[Limit, ...]]:
         """The limits of each kind that are not the rules' own."""
@@ -102,6 +105,10 @@ class Habits:
             LineId(line): {Kind(kind): _known(record) for kind, record in kinds.items()}
             for line, kinds in known.items()
         }
+
+
+def _hours(kinds: Mapping[Kind, Known]) -> list[tuple[tuple[int, int], ...]]:
+    return [known.hours for known in kinds.values()]
 
 
 def _known(record: list[Any]) -> Known:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from reachline.core import baseline
 from reachline.core.cusum import QUESTIONS, Question
 from reachline.core.rules import Patience
 from reachline.doors.effective import Effective
+from reachline.doors.presets import LONG_HAUL
 from reachline.model import Zone
 
-__all__ = ["Slow", "patience", "questions", "slow"]
+__all__ = ["Slow", "patience", "questions", "raised", "slow"]
 
 _LONE: Final = 2
 """Times the dwell that one vantage needs which nobody can second (`core.cusum.asked`): it never takes fewer ticks."""
@@ -29,6 +31,16 @@ def slow(found: Effective) -> Slow:
         return Slow()
     limit = found.settings.limits.p95
     return Slow(round((limit.degraded or 0) * _MICRO), round((limit.failed or 0) * _MICRO))
+
+
+def raised(limits: Slow, usual_us: int | None, found: Effective) -> Slow:
+    """These limits, or the multiples of a long haul's usual round trip where they are higher."""
+    if usual_us is None or found.settings.service_class != "long_haul":
+        return limits
+    return Slow(
+        baseline.raised(limits.degraded_us or None, usual_us, LONG_HAUL.degraded_milli) or 0,
+        baseline.raised(limits.failed_us or None, usual_us, LONG_HAUL.failed_milli) or 0,
+    )
 
 
 def questions(found: Effective) -> tuple[Question, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -9,7 +11,7 @@ from pydantic import SecretStr
 
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective
-from reachline.doors.fast import slow
+from reachline.doors.fast import raised, slow
 from reachline.doors.outbounds import DIRECT
 from reachline.doors.probing import Probes
 from reachline.model import Endpoint, Kind
@@ -18,6 +20,7 @@ from reachline.wire.frame import ProbePlan
 
 __all__ = ["kinds_known", "kinds_of", "options_of", "probe_plans", "why_not"]
 
+_NOTHING: Final[Mapping[Kind, int]] = MappingProxyType({})
 _PACING: Final = ("enabled", "every", "burst", "timeout", "tail")
 
 
@@ -47,11 +50,18 @@ def why_not(endpoint: Endpoint, kind: Kind, probes: Probes) -> str:
 
 
 def probe_plans(
-    endpoint: Endpoint, found: Effective, via: str = DIRECT, *, login: tuple[str, str] = ("", "")
+    endpoint: Endpoint,
+    found: Effective,
+    via: str = DIRECT,
+    *,
+    login: tuple[str, str] = ("", ""),
+    usual_us: Mapping[Kind, int] = _NOTHING,
 ) -> tuple[ProbePlan, ...]:
-    """What an agent must send to this line, how often, and how it sums it up. `login` is the line's own user and password."""
+    """What an agent must send to this line, how often, and how it sums it up. `login` is the line's own user and password,
+    `usual_us` its usual round trips by kind, as far as they are known.
+    """
     kinds = kinds_of(endpoint, found, via)
-    plans = (_plan(endpoint, kind, found, alone=len(kinds) == 1) for kind in kinds)
+    plans = (_plan(endpoint, kind, found, alone=len(kinds) == 1, usual_us=usual_us.get(kind)) for kind in kinds)
     return tuple(_signed_in(plan, login) for plan in plans)
 
 
@@ -64,11 +74,11 @@ def _signed_in(plan: ProbePlan, login: tuple[str, str]) -> ProbePlan:
     return msgspec.structs.replace(plan, options=others | said)
 
 
-def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool) -> ProbePlan:
+def _plan(endpoint: Endpoint, kind: Kind, found: Effective, *, alone: bool, usual_us: int | None) -> ProbePlan:
     probes = found.settings.probes
     probe = probes.of(kind)
     every, burst = _pace(endpoint, kind, found)
-    calm, limits = probe.calm and not alone, slow(found)
+    calm, limits = probe.calm and not alone, raised(slow(found), usual_us, found)
     return ProbePlan(
         kind=kind,
         interval_ms=every,

@@ -35,7 +35,7 @@ from reachline.doors.presets import EARLY_TRIAL_MS, LONG_HAUL
 from reachline.doors.reading import examine, read_secret
 from reachline.doors.settings import Cluster, Document, LineSettings
 from reachline.errors import ConfigError, Problem
-from reachline.model import Line, LineId, Locality, Role, Scope, VantageId
+from reachline.model import Kind, Line, LineId, Locality, Role, Scope, VantageId
 from reachline.wire.frame import LinePlan, Plan
 
 __all__ = ["changes", "line_id", "lines", "locality_of", "plan", "read", "refuse_exposed", "rules", "vantages"]
@@ -231,15 +231,23 @@ def locality_of(document: Document, agent: str) -> Locality:
     return Locality(**named.locality.model_dump()) if named is not None else Locality()
 
 
-def plan(document: Document, *, agent: str, locality: Locality, number: int) -> Plan:
+def plan(
+    document: Document,
+    *,
+    agent: str,
+    locality: Locality,
+    number: int,
+    usual: Callable[[LineId], Mapping[Kind, int]] = lambda _: {},
+) -> Plan:
     """What one agent must watch: every line without an origin, and those from its own zone.
 
     An agent that the document names has the locality written there; `locality` is what an unnamed one says of itself.
+    `usual` tells a line's usual round trips, microseconds by kind: those of a long haul move what counts as slow.
     """
     zone = locality_of(document, agent).zone or locality.zone
     found = {name: effective(document, name) for name in document.clusters}
     watched = [
-        _watched(document, found[name], line_id(name, line_name, origin), line)
+        _watched(document, found[name], line_id(name, line_name, origin), line, usual=usual)
         for name, cluster in document.clusters.items()
         for line_name, line, origin in _seen_from(cluster, zone)
     ]
@@ -261,8 +269,15 @@ def _seen_from(cluster: Cluster, zone: str) -> list[tuple[str, LineSettings, str
     return seen
 
 
-def _watched(document: Document, found: Effective, line: LineId, settings: LineSettings) -> LinePlan:
-    endpoint = settings.endpoint
+def _watched(
+    document: Document,
+    found: Effective,
+    line: LineId,
+    settings: LineSettings,
+    *,
+    usual: Callable[[LineId], Mapping[Kind, int]],
+) -> LinePlan:
+    endpoint, login = settings.endpoint, login_of(document.revealed(settings.to))
     return LinePlan(
         line=line,
         target=str(endpoint),
@@ -271,7 +286,7 @@ def _watched(document: Document, found: Effective, line: LineId, settings: LineS
         interface=settings.interface,
         family=endpoint.family,
         alpha_milli=_milli(found.settings.window.alpha),
-        probes=probe_plans(endpoint, found, settings.via, login=login_of(document.revealed(settings.to))),
+        probes=probe_plans(endpoint, found, settings.via, login=login, usual_us=usual(line)),
         groups=(*settings.groups, *((settings.provider,) if settings.provider else ())),
         mark=settings.mark or 0,
     )
