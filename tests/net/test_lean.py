@@ -166,12 +166,11 @@ def test_a_peer_that_speaks_before_it_is_asked_is_heard_by_both():
             async with Lab() as engine:
                 one = make_job(f"http://127.0.0.1:{server.getsockname()[1]}/", timeout=1.0, patience=0.5)
                 for _ in range(2):
-                    before = len(engine.ended)
                     engine.engine.start(one, at=0.0)
                     engine.engine._begin(engine.engine.ns())  # half a turn: nobody has looked yet
                     with server.accept()[0] as peer:
                         peer.send(OK)
-                        await until(lambda was=before: len(engine.ended) > was, what="the answer that came first")
+                        await until(lambda: not engine.engine.counters().live, what="the answer that came first")
                 return engine.ended
 
     ordinary, lean = asyncio.run(main())
