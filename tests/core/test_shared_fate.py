@@ -172,3 +172,16 @@ def test_near_its_limit_a_cluster_moves_only_as_much_as_the_others_carry() -> No
     assert max(load / 600 for loads in world.loads for load in loads.values()) <= 1.0
     assert world.shares()["a"] < 0.333 - 0.01
     assert world.opened() <= {"a"}
+
+
+def test_the_rest_of_a_struck_group_is_one_tick_faster() -> None:
+    lines = (*(line(name, "p1") for name in "abcd"), line("e"), line("f"))
+    dead = True_(1.0, 0, 1.0)
+
+    def behaves(name: str, second: int) -> True_:
+        return dead if (name in "ab" and second > 60) or (name in "ce" and second > 64) else WELL
+
+    world = World(lines, behaves, rps=90).run(66)
+
+    health = {one.line[-1]: one.health.name for one in world.snapshot().standings}
+    assert (health["c"], health["d"], health["e"]) == ("DEGRADED", "HEALTHY", "HEALTHY")
