@@ -1,27 +1,31 @@
 """What a line does to one exchange: how long it takes, what gets lost, how it ends. The world's own; no contender sees it.
 
 Round trips are lognormal through their median and P95; a P99 bends the tail, a maximum cuts it. A call goes over a warm
-connection, whose lost packets are sent again after 200 ms and doubling; a probe opens a new one, whose SYNs follow the
-scenario's times.
+connection: a request and two flights of answer, one after the other, each sent again after 200 ms and doubling where it is
+lost. A probe opens a connection of its own, whose SYNs follow the scenario's times.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
 from random import Random
 from typing import Final, NamedTuple
 
 from reachline.model import Failure, Kind
 
-__all__ = ["Odds", "State", "attempt", "odds", "overs", "round_trip_ms", "tail"]
+__all__ = ["EXCHANGES", "Odds", "State", "attempt", "odds", "overs", "round_trip_ms", "tail"]
 
 _Z95: Final = 1.6448536269514722
 _Z99: Final = 2.3263478740408408
 _RESENT_MS: Final = (0.0, 200.0, 600.0, 1_400.0, 3_000.0)
 """When a lost packet of a warm connection is on its way again."""
 CALL_BYTES: Final = 20_000
-"""What a call moves, for connections that die after so many bytes; probes stay below any such number."""
+"""What a call moves, for connections that die after so many bytes; probes stay below any such number…"""
+EXCHANGES: Final = 3
+"""…and how often it waits for the other side: for its request, and for ten segments at a time of the answer."""
 
 
 class State(NamedTuple):
@@ -113,18 +117,28 @@ def odds(state: State, timeout_ms: float) -> Odds:
     sigma = math.log(max(state.p95 / state.median, 1.000_001)) / _Z95
     mean = state.median * math.exp(sigma * sigma / 2)
     spread = mean * math.sqrt(max(0.0, math.exp(sigma * sigma) - 1.0))
-    again = state.loss * _RESENT_MS[1]
+    again = EXCHANGES * state.loss * _RESENT_MS[1]
     return Odds(left - errors, unreachable, reset, late, errors, min(mean + state.add + again, timeout_ms), spread)
 
 
 def _late(state: State, timeout_ms: float) -> float:
-    loss, chance, late = state.loss, 1.0, 0.0
-    for begun in _RESENT_MS:
-        if begun >= timeout_ms:
-            break
-        late += chance * (1.0 - loss) * tail(state, timeout_ms - begun)
-        chance *= loss
-    return late + chance
+    """The chance that a call is not answered within `timeout_ms`."""
+    known = [(stall, chance) for stall, chance in _stalls(state.loss) if stall < timeout_ms]
+    late = sum(chance * tail(state, timeout_ms - stall) for stall, chance in known)
+    return late + 1.0 - sum(chance for _, chance in known)
+
+
+@lru_cache(maxsize=1_024)
+def _stalls(loss: float) -> tuple[tuple[float, float], ...]:
+    """How long a call waits for lost packets in all, and with which chance; longer waits than anybody's patience are left out."""
+    one = [(begun, (1.0 - loss) * loss**lost) for lost, begun in enumerate(_RESENT_MS)]
+    total = {0.0: 1.0}
+    for _ in range(EXCHANGES):
+        summed: dict[float, float] = {}
+        for (first, likely), (second, chance) in product(total.items(), one):
+            summed[first + second] = summed.get(first + second, 0.0) + likely * chance
+        total = summed
+    return tuple(sorted(total.items()))
 
 
 class Attempt(NamedTuple):
