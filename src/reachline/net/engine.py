@@ -208,7 +208,7 @@ class Engine:
                     one[0].heard(fleet, fd, what, one)
                 elif (owner := ready.get(fd)) is not None:
                     owner.ready(what)
-        fleet.shut()
+        fleet.flush()
         return whole
 
     def _expire(self) -> None:

@@ -13,6 +13,7 @@ from reachline.net.attempt import Attempt, Home
 from reachline.net.datagram import Datagram
 from reachline.net.late import Lateness
 from reachline.net.lean import Course, Due, Lean
+from reachline.net.plain import say
 from reachline.net.result import Done, Phases
 from reachline.net.wheel import Wheel
 
@@ -48,7 +49,7 @@ class Fleet:
 
     __slots__ = (
         "_batches", "_closing", "_muted", "clocks", "datagram", "epoll", "finished", "home", "lateness", "live", "nonce",
-        "pending", "until",
+        "pending", "saying", "until",
     )  # fmt: skip
 
     def __init__(self, home: Port) -> None:
@@ -60,6 +61,8 @@ class Fleet:
         """By descriptor."""
         self.pending: defaultdict[Course, list[Due]] = defaultdict(list)
         """What begins at the next `launch`."""
+        self.saying: list[tuple[int, Lean, int]] = []
+        """Connected, in so many us; what they have to say leaves at the end of the turn."""
         self._closing: list[Lean] = []
         """Over, their descriptors still open."""
         self._batches: Wheel[array[int]] = Wheel()
@@ -113,8 +116,11 @@ class Fleet:
         self.home.enlist(attempt)
         return attempt
 
-    def shut(self) -> None:
-        """Close what is over."""
+    def flush(self) -> None:
+        """Say what is to be said, and close what is over."""
+        if self.saying:
+            saying, self.saying = self.saying, []
+            say(self, saying)
         closing, self._closing = self._closing, []
         for lean in closing:
             lean[2].close()
@@ -142,7 +148,7 @@ class Fleet:
         """End all without a result."""
         self.pending.clear()
         self._drop(tuple(self.live))
-        self.shut()
+        self.flush()
         self._batches.clear()
 
     def _drop(self, fds: Sequence[int]) -> None:

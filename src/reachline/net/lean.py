@@ -61,6 +61,8 @@ class Lane(Protocol):
     lateness: Lateness
     live: dict[int, Lean]
     """By descriptor."""
+    saying: list[tuple[int, Lean, int]]
+    """Connected, in so many us; what they have to say leaves at the end of the turn."""
 
     @property
     def home(self) -> Home:

@@ -20,7 +20,7 @@ from reachline.net.result import Phases
 from reachline.net.speech import Speech
 from reachline.talk.glance import DOUBT
 
-__all__ = ["PLAIN"]
+__all__ = ["PLAIN", "say"]
 
 _BROKEN: Final = EPOLLERR | EPOLLHUP
 _CHANGES: Final = EPOLLIN | EPOLLOUT | EPOLLET
@@ -46,7 +46,7 @@ class _Plain:
         _, route, sock, _, began, mono, wall, connect_us = lean
         if not mono:
             # A peer that speaks first is not told of again: the ordinary machine asks what is there.
-            if events & (_BROKEN | EPOLLIN) or not _say(lane, fd, lean):
+            if events & (_BROKEN | EPOLLIN) or not _is_connected(lane, fd, lean):
                 _reconsidered(lane, fd, lean).ready(events)
             return
         glance = route.glance
@@ -72,25 +72,34 @@ class _Plain:
         return attempt
 
 
-def _say(lane: Lane, fd: int, lean: Lean) -> bool:
-    """Whether it is connected by the first SYN and the request, or its beginning, is gone."""
-    course, route, sock, lateness_us, began, *_ = lean
-    glance = route.glance
-    assert glance is not None
-    state, rtt, again = _unpack(sock.getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
+def _is_connected(lane: Lane, fd: int, lean: Lean) -> bool:
+    """Whether it is, by the first SYN; then its request goes with all others of this turn."""
+    state, rtt, again = _unpack(lean[2].getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
     if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
         return False
-    sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    request, clocks = glance.request, lane.clocks
-    mono = clocks.ns()
-    try:
-        sent = sock.send(request)
-    except OSError:
-        return False
-    said = lane.live[fd] = (course, route, sock, lateness_us, began, mono, mono + clocks.offset, rtt)
-    if sent < len(request):
-        _resumed(lane, fd, said, request[sent:])
+    lane.saying.append((fd, lean, rtt))
     return True
+
+
+def say(lane: Lane, saying: Sequence[tuple[int, Lean, int]]) -> None:
+    """Send the requests of those that were connected, in so many us; but not of those that were cancelled meanwhile."""
+    clocks, live = lane.clocks, lane.live
+    for fd, lean, rtt in saying:
+        if live.get(fd) is not lean:
+            continue
+        course, route, sock, lateness_us, began, *_ = lean
+        assert route.glance is not None
+        request = route.glance.request
+        sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        mono = clocks.ns()
+        try:
+            sent = sock.send(request)
+        except OSError:
+            _reconsidered(lane, fd, lean).ready(EPOLLOUT)
+            continue
+        said = live[fd] = (course, route, sock, lateness_us, began, mono, mono + clocks.offset, rtt)
+        if sent < len(request):
+            _resumed(lane, fd, said, request[sent:])
 
 
 def _reconsidered(lane: Lane, fd: int, lean: Lean) -> Attempt:
