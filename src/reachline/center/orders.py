@@ -19,7 +19,7 @@ from reachline.center.owner import LOCAL, Owner, Principal
 from reachline.core.ledger import Ledger
 from reachline.core.orders import Action, Order, reaches
 from reachline.core.preview import Foreseen, foreseen
-from reachline.core.still import Still, slices, still
+from reachline.core.twin import twin
 from reachline.model import Line, LineId, Scope, Seconds
 from reachline.store.orders import Given
 from reachline.store.records import Ordered, Undone
@@ -186,8 +186,8 @@ class Orders:
     async def _foreseen(self, wanted: Mapping[Scope, _Wanted]) -> dict[Scope, Foreseen]:
         """What each scope would publish; worked out beside the loop, on copies."""
         now_ms = self._board.clock()
-        held = [(scope, still(self._owner.ledgers[scope]), one) for scope, one in wanted.items()]
-        return {scope: await asyncio.to_thread(_look, state, one, now_ms) for scope, state, one in held}
+        copies = {scope: twin(self._owner.ledgers[scope]) for scope in wanted}
+        return {scope: await asyncio.to_thread(_look, copies[scope], one, now_ms) for scope, one in wanted.items()}
 
     def _found(self, target: str) -> dict[Scope, tuple[Line, ...]]:
         """The lines that a target names, by scope; 404 with the nearest names where there are none."""
@@ -272,8 +272,8 @@ class Orders:
         return round(self._board.origin + at_ms / 1_000, 3)
 
 
-def _look(state: Still, wanted: _Wanted, now_ms: int) -> Foreseen:
-    return foreseen(b"".join(slices(state)), order=wanted.order, undo=wanted.undo, now_ms=now_ms)
+def _look(ledger: Ledger, wanted: _Wanted, now_ms: int) -> Foreseen:
+    return foreseen(ledger, order=wanted.order, undo=wanted.undo, now_ms=now_ms)
 
 
 def _refuse(

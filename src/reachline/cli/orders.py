@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 _ORDERS: Final = "/api/v1/orders"
 _PATIENCE: Final[Seconds] = 30.0
-"""The center works out what an order does on a copy of all it holds: a second for ten thousand lines."""
+"""The center works out what an order does on a copy of all it holds: about a second for ten thousand lines."""
 _QUESTION: Final = frozenset({400, 404, 409, 422})
 """Answers that find fault with what was asked: usage errors."""
 

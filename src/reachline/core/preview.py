@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reachline.core.business import Span
 from reachline.core.ledger import Ledger
 from reachline.core.orders import Order
+from reachline.core.twin import twin
 from reachline.model import LineId, Standing
 
 __all__ = ["Effect", "Foreseen", "foreseen"]
@@ -38,9 +38,9 @@ class Foreseen:
         return any(one.before.weight for one in effects) and not any(one.after.weight for one in effects)
 
 
-def foreseen(frozen: bytes, *, order: Order | None = None, undo: Sequence[int] = (), now_ms: int) -> Foreseen:
-    """What the checkpoint's scope would publish at `now_ms` with one order more, or some less."""
-    plain, ledger = Ledger.thaw(frozen), Ledger.thaw(frozen)
+def foreseen(ledger: Ledger, *, order: Order | None = None, undo: Sequence[int] = (), now_ms: int) -> Foreseen:
+    """What the scope would publish at `now_ms` with one order more, or some less. Uses up the ledger: give it a twin."""
+    plain = twin(ledger)
     for number in undo:
         ledger.undo(number)
     if order is not None:
