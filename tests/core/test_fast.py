@@ -194,6 +194,16 @@ def test_one_sick_vantage_that_asks_more_often_than_the_others_moves_nothing() -
         assert world.a == (Health.HEALTHY, Gate.CLOSED)
 
 
+def test_a_vantage_is_not_left_out_for_what_it_says_for_the_first_time() -> None:
+    world = healthy()
+    world.tick(of_a=dict.fromkeys(FIVE, IDLE) | {FIVE[0]: DEAD})
+    first = world.ledger.rows[A].asked.sums
+    world.tick(of_a=dict.fromkeys(FIVE, IDLE) | {FIVE[0]: DEAD})
+
+    assert any(first)
+    assert world.ledger.rows[A].asked.sums == first, "from then on it is"
+
+
 def test_a_vantage_whose_window_ran_dry_is_not_counted() -> None:
     world = healthy()
     dry = {vantage: Reading(WELL.kind) for vantage in FIVE[:3]}

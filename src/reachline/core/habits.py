@@ -27,6 +27,8 @@ class Habits:
         self.known: dict[LineId, dict[Kind, Known]] = {}
         self._limits: dict[LineId, tuple[int, Mapping[Kind, tuple[Limit, ...]]]] = {}
         """Those in force, and of which hour they are: nothing but time and learning moves them."""
+        self._usual: dict[LineId, tuple[int, dict[Kind, int]]] = {}
+        """As these."""
         self.turns = 0
         """How often some line's hours became others: who passes on what is usual looks again."""
 
@@ -65,6 +67,7 @@ class Habits:
                 self.known[line] = after
                 # Only an hour's end moves them; they are made from what is known alone, so that a replay makes the same.
                 self._limits.pop(line, None)
+                self._usual.pop(line, None)
                 self.turns += _hours(before) != _hours(after)
 
     def limits(self, line: LineId, *, now_ms: int, rules: Rules) -> Mapping[Kind, tuple[Limit, ...]]:
@@ -82,9 +85,14 @@ class Habits:
         return kept[1]
 
     def usual(self, line: LineId, now_ms: int) -> dict[Kind, int]:
-        """The usual round trip of each kind of which it is known, microseconds."""
-        found = {kind: usual_us(known, now_ms) for kind, known in self.known.get(line, {}).items()}
-        return {kind: us for kind, us in found.items() if us is not None}
+        """The usual round trip of each kind of which it is known, microseconds. Not to be written."""
+        if line not in self.known:
+            return {}
+        hour, kept = now_ms // HOUR_MS, self._usual.get(line)
+        if kept is None or kept[0] != hour:
+            found = {kind: usual_us(known, now_ms) for kind, known in self.known.get(line, {}).items()}
+            kept = self._usual[line] = (hour, {kind: us for kind, us in found.items() if us is not None})
+        return kept[1]
 
     def moved(self, names: Mapping[LineId, LineId]) -> Habits:
         """Those of lines under other names: each as it was called before (empty: it is new)."""
