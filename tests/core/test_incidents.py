@@ -143,9 +143,18 @@ def test_a_fault_that_costs_no_weight_lasts_until_the_line_is_healthy() -> None:
     (one,) = told(changes)
 
     healthy = next(change for change in reversed(changes) if change.after.health is Health.HEALTHY and change.line == A)
-    assert one.kept_by == ("enforce",)
+    assert one.kept_by == ("enforce.faults", "enforce.breaker")
     assert one.ended_ms == healthy.at_ms
     assert one.ended_ms > 120_000
+
+
+def test_a_rule_that_only_records_is_named() -> None:
+    changes = decided(OUTAGE, rules=replace(RULES, shadowed=("breaker",)))
+
+    (one,) = told(changes)
+
+    assert one.kept_by == ("enforce.breaker",)
+    assert one.least > 0
 
 
 def test_a_log_in_two_parts_tells_the_same_incidents() -> None:
@@ -209,4 +218,4 @@ def test_rules_that_only_record_enforce_nothing() -> None:
     found = [one for change in changes if (one := finding(change))]
 
     assert found
-    assert {one.kept_by for one in found} == {"enforce"}
+    assert {one.kept_by for one in found} == {"enforce.faults", "enforce.breaker"}

@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     """`loss`, `timeout`, …, or `trial`."""
     is_enforced: bool
     kept_by: str = ""
-    """`guard.last_line`, `operator.close`, `enforce` (rules that only record); empty where it acted."""
+    """`guard.last_line`, `operator.close`, `enforce` or `enforce.RULE` (what only records); empty where it acted."""
 
 
 def finding(change: Change) -> Finding | None:
@@ -48,7 +48,10 @@ def finding(change: Change) -> Finding | None:
 def _kept_by(change: Change) -> str:
     if change.after.reason.startswith("guard."):
         return change.after.reason
-    return "operator.close" if any(fact.name == "order" for fact in change.facts) else "enforce"
+    if any(fact.name == "order" for fact in change.facts):
+        return "operator.close"
+    shadowed = (fact.name.partition(".")[2] for fact in change.facts if fact.name.startswith("unenforced."))
+    return next((f"enforce.{rule}" for rule in shadowed), "enforce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

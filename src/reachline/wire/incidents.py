@@ -74,7 +74,7 @@ def _row(one: Incident, origin: Seconds) -> IncidentRow:
         return round(origin + at_ms / 1_000, 3)
 
     return {
-        "id": f"{one.cluster}-{one.detected_ms}",
+        "id": f"{one.name}#{one.detected_ms}",
         "name": one.name,
         "cluster": one.cluster,
         "group": one.group,
