@@ -108,6 +108,10 @@ class Business:
         """Of the tick that ends now; call `turn` first."""
         return self.spans[-1][1] if self.spans else self.pending
 
+    def is_called(self, line: LineId) -> bool:
+        """Whether there are any calls of this line that still count."""
+        return any(line in span.sums for _, span in self.spans)
+
     def suspects(self) -> set[LineId]:
         """Lines called since the last tick with anything bad among it: of all others the calls speak well."""
         return {line for line, seen in self.newest.sums.items() if seen.failed or seen.late or seen.errors or seen.slow}

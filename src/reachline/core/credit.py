@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from reachline.core.quorum import Ballot
+from reachline.core.quorum import TRUST, Ballot
 from reachline.core.trust import WHOLE, Score, Trust, learned, set_aside, weight
 from reachline.model import LineId, VantageId, Zone
 
@@ -50,7 +50,8 @@ class Credit:
 
     def weight(self, vantage: VantageId, doubt: int) -> int:
         """Of its vote, in 1/1000."""
-        return weight(self.trusts.get(vantage, WHOLE), doubt)
+        trust = self.trusts.get(vantage)
+        return TRUST // (1 + doubt) if trust is None else weight(trust, doubt)
 
     def cast(self, vantage: VantageId, line: LineId, last: Ballot | None, ballot: Ballot) -> None:
         """A new ballot in the place of the last one."""

@@ -99,25 +99,31 @@ class Hearing:
         self.plane_ms = (now_ms if self.plane_ms is None else self.plane_ms) if is_broken else None
         if is_broken:
             told = {line: one._replace(found=one.found._replace(zone=Zone.N)) for line, one in told.items()}
-        poll.learn({line: _result(one, now_ms, rules) for line, one in told.items() if line in fresh}, now_ms, rules)
+        results = {line: _result(one, now_ms, rules) for line, one in told.items() if line in fresh}
+        poll.learn({line: found for line, found in results.items() if _is_disputed(told[line], found)}, now_ms, rules)
         return told
 
     def _one(self, line: LineId, row: Row, is_fresh: bool, poll: Poll, *, now_ms: int, rules: Rules) -> Told:
         found, votes = poll.counted(line, now_ms, rules)
         if not is_fresh:
             found = found._replace(zone=Zone.N, has_quorum=False)
-        was, seen = self.matters.get(line, CALM), found.zone
-        word = self.business.word(line, was.held, rules)
-        matter = after(was, word, seen, now_ms, rules.business)
-        self._keep(line, matter)
-        lost = word.zone is Zone.H if matter.overrides and not was.overrides else None
-        lost, used = (lost, word) if rules.acts("business") else (None, UNKNOWN)
-        found = found._replace(is_seconded=used.zone is Zone.F)
+        seen, lost, word, used, matter = found.zone, None, UNKNOWN, UNKNOWN, CALM
+        if line in self.matters or self.business.is_called(line):
+            was = self.matters.get(line, CALM)
+            word = self.business.word(line, was.held, rules)
+            matter = after(was, word, seen, now_ms, rules.business)
+            self._keep(line, matter)
+            if rules.acts("business"):
+                lost = word.zone is Zone.H if matter.overrides and not was.overrides else None
+                used = word
+        if used.zone is Zone.F:
+            found = found._replace(is_seconded=True)
         if rules.questions:
             row, zone = self._summed(line, row, found, poll, now_ms=now_ms, rules=rules)
         else:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
-        return Told(row, found._replace(zone=zone), votes, word, matter, zone, seen, lost)
+        found = found if zone is found.zone else found._replace(zone=zone)
+        return Told(row, found, votes, word, matter, zone, seen, lost)
 
     def _summed(
         self, line: LineId, row: Row, found: Tally, poll: Poll, *, now_ms: int, rules: Rules
@@ -164,6 +170,12 @@ def _result(one: Told, now_ms: int, rules: Rules) -> Result:
     if rules.acts("business") and is_overriding(one.matter, now_ms, rules.business) and one.word.zone is not Zone.N:
         return Result(one.word.zone is Zone.H, one.lost)
     return Result(one.seen is Zone.H, one.lost)
+
+
+def _is_disputed(one: Told, result: Result) -> bool:
+    """Whether somebody may have differed: not where all said what was found."""
+    agreed = 0 if result.well else one.found.weight
+    return result.well is None or result.lost is not None or one.found.bad != agreed
 
 
 def named(done: Stepped, told: Told) -> Stepped:
