@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reachline.core.explain import explain
 from reachline.core.ledger import Closed, Ledger
 from reachline.core.orders import NOBODY, Action, Order, covers, placed, renamed
 from reachline.core.rules import BreakerRules, FaultRules, Limit, Rules, with_tables
+from reachline.core.telling import text
 from reachline.model import Counts, Gate, Health, Kind, Line, LineId, Outcome, Reading, Role, Version
 from reachline.testing import builders
 
@@ -330,6 +332,32 @@ def test_a_line_under_orders_is_told_with_them() -> None:
 
     assert [order.action for order in ledger.view(A, 40_000).orders] == [Action.WEIGHT]
     assert ledger.view(A, 40_000).line.base == 7
+
+
+@pytest.mark.parametrize(
+    ("action", "until_ms", "comes", "otherwise"),
+    [
+        (Action.OPEN, 70_000, "order 1 ends; then it is on trial", "an operator ends order 1, which keeps it open"),
+        (Action.OPEN, None, "nothing is due before order 1 is undone", "an operator ends order 1, which keeps it open"),
+        (Action.CLOSE, 70_000, "nothing is due", "an operator ends order 1, which keeps it closed"),
+        (Action.DRAIN, None, "nothing is due", "an operator ends the draining (`undo 1`)"),
+    ],
+)
+def test_an_explanation_says_what_the_order_does_and_how_it_ends(
+    action: Action, until_ms: int | None, comes: str, otherwise: str
+) -> None:
+    ledger = settled()
+    ledger.order(ordered(action, until_ms=until_ms))
+    changes = tick(ledger, 4).changes
+
+    found = explain(ledger.view(A, 41_000), changes, rules=RULES, now_ms=41_000)
+
+    assert found.next.startswith(comes)
+    assert found.next_ms == (until_ms if action is Action.OPEN else None)
+    assert otherwise in found.otherwise
+    assert ("failed ticks" in " ".join(found.otherwise)) is (action is Action.DRAIN)
+    until = "until 70000 (in 29 s)" if until_ms else "until it is undone"
+    assert f"Orders {action.value}, order 1 by kim on payments/a {until}, because works." in text(found, str)
 
 
 def test_calls_in_a_trial_after_an_order_count_as_ever() -> None:

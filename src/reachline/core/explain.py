@@ -123,6 +123,16 @@ def _next(view: LineView, rules: Rules, now_ms: int) -> tuple[int | None, str]:
     """When something happens by itself, and what."""
     breaker, row = view.row.breaker, view.row
     match breaker.gate:
+        case Gate.OPEN if row.obeys.forced:
+            ends = (
+                f"order {row.obeys.gate} ends"
+                if breaker.until_ms
+                else f"nothing is due before order {row.obeys.gate} is undone"
+            )
+            return (
+                breaker.until_ms or None,
+                f"{ends}; then it is on trial, as soon as most vantages do not call it failed",
+            )
         case Gate.OPEN:
             return breaker.until_ms, _after_cooldown(view, rules, now_ms)
         case Gate.HALF_OPEN | Gate.RAMP:
@@ -197,7 +207,8 @@ def _otherwise(view: LineView, rules: Rules) -> tuple[str, ...]:
     if row.held:
         found.append(_released(row.guard, rules))
     if row.breaker.gate is Gate.CLOSED and not row.held:
-        found.append(f"{asked} failed ticks in a row open it ({row.judgement.down} so far)")
+        if not row.obeys.forced:
+            found.append(f"{asked} failed ticks in a row open it ({row.judgement.down} so far)")
         if row.judgement.health is not Health.DEGRADED:
             found.append(f"{patience.degraded} bad ticks in a row make it degraded ({row.judgement.bad} so far)")
     if row.breaker.gate in (Gate.HALF_OPEN, Gate.RAMP):
