@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from reachline.core.ledger import Ledger
 from reachline.model import Change, Gate, Health, Snapshot
 from reachline.simulate.reach.center import Ticking
@@ -9,6 +11,10 @@ from reachline.simulate.reach.document import name_of
 from reachline.simulate.scenarios import Scenario
 
 __all__ = ["Told"]
+
+
+_LOOK: Final = 5
+"""Ticks between two looks at causes that change no line: they last, or matter to nobody."""
 
 
 class Told:
@@ -36,6 +42,7 @@ class Told:
         self.beats = [0, 0]
         """Heartbeats sent to a center that could be reached, and taken by it."""
         self._before: dict[str, int] = {}
+        self._ticks = 0
         self.causes: set[str] = set()
         """Who was at fault instead of a line, in the ledger's words."""
         self._gates: dict[str, Gate] = {}
@@ -69,9 +76,9 @@ class Told:
             known = self.trust.setdefault(vantage, [])
             if not known or known[-1][1] != trust:
                 known.append((now_ms, trust))
-        for line in ledger.lines:
-            word = getattr(ledger.view(line, now_ms), "word", None)
-            self.causes.update(cause.kind for cause in (word.causes if word is not None else ()))
+        self._ticks += 1
+        for line in ledger.lines if self._ticks % _LOOK == 0 else ():
+            self.causes.update(cause.kind for cause in ledger.view(line, now_ms).word.causes)
         if done.snapshot is not None:
             self._published(done.snapshot, now_ms)
 
@@ -112,7 +119,5 @@ class Told:
 
 def _trust_of(ledger: Ledger) -> dict[str, int]:
     """Trust of each vantage in 1/1000."""
-    credit = getattr(ledger.poll, "credit", None)
-    if credit is None:
-        return {}
+    credit = ledger.poll.credit
     return {name: credit.of(name).micro // 1_000 for name in sorted(ledger.poll.vantages)}
