@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.simulate.short import hard_down, scenario
 
+from reachline.simulate.counts import turns
 from reachline.simulate.limits import Row, held, passed
 from reachline.simulate.runner import Job, perform, play
-from reachline.simulate.score import turns
 
 
 def row(*contenders: str, seed: int = 1, **said: Any) -> list[Row]:

@@ -20,10 +20,10 @@ from reachline.doors.problems import nearest
 from reachline.errors import ConfigError, Problem
 from reachline.simulate.bound import CONFIDENCE, highest
 from reachline.simulate.limits import Row, passed
+from reachline.simulate.ran import Figure
 from reachline.simulate.reading import read
 from reachline.simulate.runner import CONTENDERS, Job, jobs, rows_of
 from reachline.simulate.scenarios import Scenario
-from reachline.simulate.score import Figure
 
 __all__ = ["command"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from reachline.simulate.ran import Figure
 from reachline.simulate.scenarios import BShare, Limits, OpenAfter
-from reachline.simulate.score import Figure
 
 __all__ = ["Row", "held", "passed"]
 

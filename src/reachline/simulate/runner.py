@@ -13,9 +13,10 @@ from reachline.simulate.fleet import Sums
 from reachline.simulate.limits import Row, held
 from reachline.simulate.observe import Observer
 from reachline.simulate.peers import TABLE
+from reachline.simulate.ran import Figure, Ran
 from reachline.simulate.reach.contender import Reachline
 from reachline.simulate.scenarios import Scenario
-from reachline.simulate.score import Figure, Ran, figures
+from reachline.simulate.score import figures
 from reachline.simulate.still import Nothing, Oracle
 from reachline.simulate.timeline import Timeline
 from reachline.simulate.world import World
