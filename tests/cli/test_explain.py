@@ -26,8 +26,9 @@ from reachline.testing import builders
 TICK_MS = 10_000
 VANTAGES = builders.vantages(3)
 DOCUMENT = "clusters: {payments: {lines: ['https://a.example/', 'https://b.example/', 'https://c.example/', 'https://d.example/']}}"
-LINES: tuple[Line, ...] = builders.lines(*"abcd")
-A, B, C, D = (line.id for line in LINES)
+LINES: tuple[Line, ...] = builders.lines(*"abcdefg")
+"""So many that three of them may be open at once."""
+A, B, C, D, *OTHERS = (line.id for line in LINES)
 
 WELL = builders.reading(Kind.HTTP, ok=200)
 CUT_OFF = builders.reading(Kind.TCP, ok=195)._replace(
@@ -39,7 +40,7 @@ BROKEN = builders.reading(Kind.HTTP, ok=23, errors=17, recent_bad=3)
 
 
 class Incident(NamedTuple):
-    """A journal in which lines a, b and c trip at 60 s, and d stays well; how it was written."""
+    """A journal in which lines a, b and c trip at 60 s, and the others stay well; how it was written."""
 
     directory: Path
     rules: Rules
@@ -63,7 +64,10 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> Incident:
         said = ((A, CUT_OFF), (B, SILENT), (C, BROKEN)) if bad else ((A, WELL), (B, WELL), (C, WELL))
         for vantage in VANTAGES:
             record = Reported(
-                scope=ledger.scope, at_ms=number * TICK_MS - 100, vantage=vantage, readings=(*said, (D, WELL))
+                scope=ledger.scope,
+                at_ms=number * TICK_MS - 100,
+                vantage=vantage,
+                readings=(*said, *((line, WELL) for line in (D, *OTHERS))),
             )
             journal.append(record)
             ledger.report(vantage, record.readings, now_ms=record.at_ms)
