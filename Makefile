@@ -24,7 +24,7 @@ FAST := not (real or e2e or browser or alone or slow)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim e2e fuzz docs bench \
+.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
         $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean
 
 help: ## this list
@@ -67,6 +67,9 @@ unit: setup-dev ## tests of the floors below the roles, that need nothing but Py
 
 sim: setup-dev ## the decision rules alone: golden traces, policy vectors, properties
 	$(PYTEST) tests/core $(ARGS)
+
+simulate: setup ## every scenario over its ten seeds, held against its limits: an hour (ARGS="--scenario S03 --seeds 2" for less)
+	$(BIN)/reachline simulate examples/scenarios.yaml --jobs $(JOBS) $(ARGS)
 
 e2e: setup-dev parts ## whole processes, and the console in Chromium
 	$(PYTEST) -m "e2e or browser" $(ARGS)
