@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,22 @@ def test_a_window_is_never_said_to_be_larger_than_it_is() -> None:
 
     assert held(larger, smaller, CALM).counts == smaller.counts
     assert held(smaller, larger, CALM).counts == smaller.counts
+
+
+@pytest.mark.parametrize("sizes", [{"counts": Counts(ok=90)}, {"sent": 90}, {"answered": 90}])
+def test_a_window_that_shrank_in_any_respect_is_taken_as_it_is(sizes: dict[str, object]) -> None:
+    now = reading(ok=100)._replace(**sizes)  # type: ignore[arg-type]
+
+    assert held(now, reading(ok=100), CALM)[1:3] == now[1:3]
+
+
+def test_a_jitter_below_its_limit_is_not_held_at_one_above() -> None:
+    """P95 - P50 of what is held may be more than the jitter of what was answered."""
+    last = reading(p50_us=20_000, p95_us=150_000, ewma_us=20_000)._replace(jitter_us=100_000)
+    now = last._replace(ewma_us=21_000)
+
+    assert CALM.jitter_us <= 130_000
+    assert held(now, last, CALM).jitter_us == 100_000
 
 
 def test_where_something_failed_or_was_lost_sizes_are_exact() -> None:

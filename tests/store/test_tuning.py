@@ -33,6 +33,13 @@ def test_what_helps_by_itself_is_put_together() -> None:
     assert (score.mttr_ms, before.mttr_ms) == (30_000, 60_000)
 
 
+def test_it_needs_one_candidate_more_than_every_single_key() -> None:
+    for seed in range(20):
+        best, _, _ = search(SPACE, worth, tries=11, false_trip_ms=MINUTE, rng=Random(seed))
+
+        assert best == {"a": "3", "b": "2"}
+
+
 def test_no_more_candidates_are_asked_than_wanted_and_none_twice() -> None:
     asked: list[Candidate] = []
 

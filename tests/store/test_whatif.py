@@ -85,6 +85,28 @@ def test_behind_lost_records_the_other_course_begins_anew(tmp_path: Path) -> Non
     assert side.recorded.points == side.proposed.points
 
 
+def test_the_other_course_runs_on_where_a_segment_ends(tmp_path: Path) -> None:
+    """At the cut the record has not opened the line, and the proposal has."""
+    wanted = settings("patience: {failed: 2, degraded: 1}")
+    whole, cut = record(tmp_path / "whole", dead(10, 15)), record(tmp_path / "cut", dead(10, 15), cut=12)
+
+    sides = [ask(directory, wanted)[1] for directory in (whole, cut)]
+
+    assert sides[0].proposed.points == sides[1].proposed.points
+    assert trips(sides[0].proposed)[0][0] < 120_000 < trips(sides[0].recorded)[0][0] + 1
+
+
+def test_behind_lost_records_it_goes_on_from_what_was_recorded(tmp_path: Path) -> None:
+    """A proposal that never opens takes over a line that the record has opened meanwhile."""
+    patient = settings("patience: {failed: 50}")
+
+    _, whole = ask(record(tmp_path / "whole", dead(10, 30)), patient)
+    _, torn = ask(record(tmp_path / "torn", dead(10, 30), gap=14), patient)
+
+    assert "OPEN" not in {point.gate.name for point in whole.proposed.points[A]}
+    assert "OPEN" in {point.gate.name for point in torn.proposed.points[A]}
+
+
 def test_a_renamed_line_is_the_same_line(tmp_path: Path) -> None:
     directory = record(tmp_path, dead(10, 15))
     wanted = settings()
