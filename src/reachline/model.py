@@ -374,7 +374,7 @@ class Snapshot:
     issued_ms: int
     standings: tuple[Standing, ...]
     panic: str = ""
-    """Why ordinary rules are suspended (`fail_open`, `last_line`, `panic`, `blast`), or empty."""
+    """Why ordinary rules are suspended (`fail_open`, `last_line`, `panic`, `blast`, `observers`), or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

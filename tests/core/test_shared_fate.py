@@ -185,3 +185,12 @@ def test_the_rest_of_a_struck_group_is_one_tick_faster() -> None:
 
     health = {one.line[-1]: one.health.name for one in world.snapshot().standings}
     assert (health["c"], health["d"], health["e"]) == ("DEGRADED", "HEALTHY", "HEALTHY")
+
+
+def test_where_all_lines_look_bad_and_calls_go_well_it_is_said_and_nothing_opens() -> None:
+    sick = True_(0.08, 0.3, 0.004)
+
+    world = World(THREE, lambda _, second: sick if 60 < second <= 120 else WELL, rps=900).run(110)
+
+    assert (world.snapshot().panic, world.opened()) == ("observers", set())
+    assert world.run(60).snapshot().panic == ""

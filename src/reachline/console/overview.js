@@ -13,6 +13,7 @@ const PARTS = 8;
 const PANICS = {
   fail_open: "every line is open: the least bad one carries all (fail-open)",
   panic: "more than half of the weight is lost: whatever works carries traffic (panic)",
+  observers: "all lines look bad at once though calls go well: the observers are not believed",
   blast: "a line that should be out is held: no more of the cluster may be open",
   last_line: "the last closed line is held, though it is judged failed",
 };

@@ -21,6 +21,8 @@ class Board:
         self.scope, self.version, self.issued_ms, self.panic = scope, version, issued_ms, ""
         self.standings: dict[LineId, Standing] = {}
         self._weighing = Weighing()
+        self.is_plane = False
+        """All lines look bad at once though calls go well: nobody is believed, and that is said."""
 
     def restore(
         self,
@@ -39,6 +41,11 @@ class Board:
     def follows(self, offered: int, rules: Rules) -> bool:
         """Whether this traffic moves weights though no line moved."""
         return self._weighing.follows(offered, rules)
+
+    def learns(self, is_plane: bool) -> bool:
+        """Whether this is news: the observers' plane broke, or is whole again."""
+        was, self.is_plane = self.is_plane, is_plane
+        return was is not is_plane
 
     def post(
         self,
@@ -69,7 +76,7 @@ class Board:
             anyway = True
         if news or anyway:
             self.version = self.version._replace(counter=self.version.counter + 1)
-            self.issued_ms, self.panic = now_ms, found.panic
+            self.issued_ms, self.panic = now_ms, found.panic or ("observers" if self.is_plane else "")
         return news
 
     def _weighed(

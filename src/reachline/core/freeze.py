@@ -80,6 +80,7 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
     ledger.called = {LineId(line) for line in document["called"]}
     ledger.stale = document["stale"]
     published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
+    ledger.board.is_plane = ledger.hearing.plane_ms is not None
     ledger.offered = Offered(*document["offered"])
     seen = (ledger.lines, ledger.rows, ledger.rules)
     ledger.board.restore(published, document["panic"], *seen, offered=ledger.offered.level)

@@ -152,6 +152,7 @@ class Ledger:
             self._put(line, row)
         moved = {line for line in before if self.rows[line] != before[line]}
         last, changes = self.board.version, []
+        self.stale = self.board.learns(self.hearing.plane_ms is not None) or self.stale
         if moved or self.stale or self.board.follows(load, self.rules):
             news = self.board.post(
                 self.lines, self.rows, self.rules, moved=None if self.stale else moved, offered=load, now_ms=now_ms
