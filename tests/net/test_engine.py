@@ -410,6 +410,51 @@ def test_a_descriptor_used_again_does_not_inherit_the_deadline_of_the_attempt_be
     assert asyncio.run(main()) >= 0.5
 
 
+def test_attempts_that_began_together_are_late_each_in_its_own_time(lab, job):
+    async def main():
+        with listening() as server, FullServer() as full:
+            async with lab() as engine:
+                jobs = [
+                    job(f"tcp://127.0.0.1:{port_of(server)}", token=1, timeout=0.6, patience=0.1),
+                    job(f"tcp://127.0.0.1:{full.port}", token=2, timeout=0.4, patience=0.1),
+                    job(f"tcp://127.0.0.1:{full.port}", token=3, timeout=0.1, patience=0.1),
+                ]
+                await engine.probe(*jobs)
+                engine.overdue.clear()
+                results = await engine.probe(*jobs)
+                return engine.overdue, [(result.failure, result.late) for result in results]
+
+    overdue, results = asyncio.run(main())
+
+    assert overdue == [3, 2]
+    assert results == [(None, False), (Failure.TIMEOUT, True), (Failure.TIMEOUT, True)]
+
+
+def test_what_is_cancelled_while_it_waits_for_others_to_begin_with_does_not_begin(lab, job):
+    """One that ends at once cancels another of the same turn, whose socket is not opened yet."""
+
+    async def main():
+        with listening() as server:
+            async with lab() as engine:
+                good = job(f"tcp://127.0.0.1:{port_of(server)}", token=1)
+                await engine.one(good)
+                ended = []
+
+                def done(token, *_):
+                    ended.append(token)
+                    if token == 2:
+                        engine.engine.cancel(1)
+                        engine.engine.start(job(f"tcp://127.0.0.1:{port_of(server)}", token=3), at=0.0)
+
+                engine.engine.done = done
+                engine.engine.start(good, at=0.0)
+                engine.engine.start(job("tcp://127.0.0.1:9", token=2, interface="nowhere0"), at=0.0)
+                await until(lambda: 3 in ended, every=0.002)
+                return ended
+
+    assert asyncio.run(main()) == [2, 3]
+
+
 def test_attempts_are_not_looked_through_for_cycles_all_the_time(lab):
     """Thousands at once are nothing to collect. Where the collector is off it stays off."""
 

@@ -82,14 +82,18 @@ class Fleet:
     def watch(self, leans: list[Lean], events: int) -> None:
         """These are under way since now."""
         live, register = self.live, self.epoll.register
+        batches: dict[int, array[int]] = {}
         for lean in leans:
-            fd = lean[2].fileno()
+            fd, timeout = lean[2].fileno(), lean[1].timeout_ns
             live[fd] = lean
             register(fd, events)
-        for timeout in {lean[1].timeout_ns for lean in leans}:
-            batch = [lean for lean in leans if lean[1].timeout_ns == timeout]
-            deadline = batch[-1][4] + timeout
-            self._batches.add(deadline, array("i", [lean[2].fileno() for lean in batch]))
+            if (batch := batches.get(timeout)) is None:
+                batch = batches[timeout] = array("i")
+            batch.append(fd)
+        for timeout, batch in batches.items():
+            # The newest one's: the others wait for the microseconds between longer, and none too short.
+            deadline = live[batch[-1]][4] + timeout
+            self._batches.add(deadline, batch)
             self.until = max(self.until, deadline)
 
     def arrived(  # noqa: PLR0917 (scalars, as all that is said of a result)
