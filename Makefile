@@ -68,7 +68,7 @@ unit: setup-dev ## tests of the floors below the roles, that need nothing but Py
 sim: setup-dev ## the decision rules alone: golden traces, policy vectors, properties
 	$(PYTEST) tests/core $(ARGS)
 
-simulate: setup ## every scenario over its ten seeds, held against its limits: an hour (ARGS="--scenario S03 --seeds 2" for less)
+simulate: setup ## every scenario over its ten seeds, held against its limits: hours (ARGS="--scenario S03 --seeds 2" for less)
 	$(BIN)/reachline simulate examples/scenarios.yaml --jobs $(JOBS) $(ARGS)
 
 e2e: setup-dev parts ## whole processes, and the console in Chromium

@@ -72,6 +72,8 @@ class Told:
     def ticked(self, ledger: Ledger, done: Ticking, now_ms: int) -> None:
         """One tick was closed."""
         self.changes.extend(done.changes)
+        if panic := ledger.snapshot().panic:
+            self.panics.add(panic)
         for vantage, trust in _trust_of(ledger).items():
             known = self.trust.setdefault(vantage, [])
             if not known or known[-1][1] != trust:
@@ -83,8 +85,6 @@ class Told:
             self._published(done.snapshot, now_ms)
 
     def _published(self, snapshot: Snapshot, now_ms: int) -> None:
-        if snapshot.panic:
-            self.panics.add(snapshot.panic)
         weights = {name_of(one.line): one.weight for one in snapshot.standings}
         was = self.weights[-1][1] if self.weights else {}
         if weights != was:
