@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,13 @@ def test_merging_equals_the_histogram_of_all_values(left: list[float], right: li
     merged = histogram.merged(histogram.of(left, scale=scale), histogram.of(right, scale=scale))
 
     assert merged.buckets == histogram.of(left + right, scale=scale).buckets
+
+
+@given(values=st.lists(RTTS | st.integers(0, 80).map(float), max_size=60), scale=st.integers(0, 8))
+def test_many_values_are_in_the_buckets_that_each_alone_would_be_in(values: list[float], scale: int) -> None:
+    alone = Counter(histogram.of([value], scale=scale).buckets[0][0] for value in values)
+
+    assert histogram.of(values, scale=scale).buckets == tuple(sorted(alone.items()))
 
 
 @given(values=st.lists(RTTS, max_size=60), fine=st.integers(0, 8), steps=st.integers(0, 8))

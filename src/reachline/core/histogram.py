@@ -7,7 +7,7 @@ Percentiles of several agents or hours cannot be averaged; counts in the same bu
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,15 +52,24 @@ class Histogram:
 
 def of(values: Iterable[float], *, scale: int = LINE_SCALE) -> Histogram:
     """The histogram of `values` (microseconds, say); anything below 1 counts as 1."""
-    bounds = _BOUNDS[:: 1 << (_FINEST - scale)]
-    counts = Counter(_index(max(value, 1.0), scale, bounds) for value in values)
-    return Histogram(scale=scale, buckets=tuple(sorted(counts.items())))
+    bounds, ordered = _BOUNDS[:: 1 << (_FINEST - scale)], sorted(values)
+    buckets: list[tuple[int, int]] = []
+    begin = 0
+    while begin < len(ordered):  # a bucket at a time: there are a dozen of them, and two hundred values
+        index, most = _bucket(max(ordered[begin], 1.0), scale, bounds)
+        end = bisect_right(ordered, most, begin)
+        buckets.append((index, end - begin))
+        begin = end
+    return Histogram(scale=scale, buckets=tuple(buckets))
 
 
-def _index(value: float, scale: int, bounds: tuple[float, ...]) -> int:
+def _bucket(value: float, scale: int, bounds: tuple[float, ...]) -> tuple[int, float]:
+    """The bucket that holds the value, and the largest one it holds."""
     # frexp is exact, so a power of two is in the bucket that ends with it on every machine; log2 would not promise that.
     mantissa, exponent = math.frexp(value)
-    return ((exponent - 1) << scale) + bisect_left(bounds, 2 * mantissa) - 1
+    step = bisect_left(bounds, 2 * mantissa)
+    most = bounds[step] if step < len(bounds) else 2.0
+    return ((exponent - 1) << scale) + step - 1, math.ldexp(most, exponent - 1)
 
 
 def coarsened(histogram: Histogram, scale: int) -> Histogram:
