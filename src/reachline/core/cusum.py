@@ -214,6 +214,8 @@ def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:
 
 def severity_milli(state: Asked, questions: Sequence[Question]) -> int:
     """How far the line is from degraded to failed, 0…1000: the fullest of the failed zone's sums."""
+    if not state.sums:
+        return 0
     failing = [
         1_000 * total // question.height
         for total, question in zip(state.sums, questions, strict=False)
