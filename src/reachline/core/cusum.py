@@ -158,9 +158,12 @@ def asked(
 
     `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
     """
-    told, sums, held = _trimmed(heard), [], 0
+    told = [(said.trust, said.seen) for said in _trimmed(heard) if said.seen is not NOTHING]
+    sums, held = [], 0
     for place, question in enumerate(questions):
-        gain = sum(said.trust * _worth(said.seen, question) // _TRUST for said in told) + _worth(calls, question)
+        gain = 0 if calls is NOTHING else _worth(calls, question)
+        for trust, seen in told:
+            gain += trust * _worth(seen, question) // _TRUST
         bound = -(-question.height // (question.dwell * patience))
         last = before.sums[place] if before.sums else 0
         new = min(question.height, max(0, last + min(bound, max(-bound, gain))))
@@ -197,7 +200,11 @@ def _trimmed(heard: Mapping[str, Said]) -> list[Said]:
 
 
 def _worth(seen: Evidence, question: Question) -> int:
-    hits, whole = seen.of(question.what)
+    what = question.what
+    if what == "failed":
+        hits, whole = seen.failed, seen.attempts
+    else:
+        hits, whole = seen.of(what)
     return hits * question.hit + (whole - hits) * question.miss
 
 

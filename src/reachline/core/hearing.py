@@ -7,20 +7,26 @@ Every formula lives elsewhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reachline.core.business import UNKNOWN, Business, Word
 from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
 from reachline.core.credit import Result
 from reachline.core.cusum import NOTHING, asked, speaks_against, zone_of
 from reachline.core.poll import Poll
-from reachline.core.quorum import Tally
+from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
-from reachline.model import Fact, Line, LineId, Outcome, Vote, Zone
+from reachline.model import Fact, Line, LineId, Outcome, VantageId, Vote, Zone
 
 __all__ = ["Hearing", "Told", "business_facts", "named"]
+
+_H: Final = Zone.H
+_F: Final = Zone.F
+_N: Final = Zone.N
+_BAD: Final = (Zone.D, Zone.F)
+"""Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
 
 
 class Told(NamedTuple):
@@ -88,8 +94,18 @@ class Hearing:
         rules: Rules,
     ) -> dict[LineId, Told]:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
+        present = poll.present(now_ms, rules.quorum)
         told = {
-            line: self._one(line, row, line in fresh, poll, now_ms=now_ms, rules=rules) for line, row in rows.items()
+            line: self._one(
+                line,
+                row,
+                poll.fresh(line, present, now_ms, rules.quorum),
+                poll,
+                is_fresh=line in fresh,
+                now_ms=now_ms,
+                rules=rules,
+            )
+            for line, row in rows.items()
         }
         self._turn_bad(told, now_ms)
         usable = [line for line in lines.values() if not line.drained] if 2 * len(self.turned) > len(lines) else []
@@ -103,10 +119,20 @@ class Hearing:
         poll.learn({line: found for line, found in results.items() if _is_disputed(told[line], found)}, now_ms, rules)
         return told
 
-    def _one(self, line: LineId, row: Row, is_fresh: bool, poll: Poll, *, now_ms: int, rules: Rules) -> Told:
-        found, votes = poll.counted(line, now_ms, rules)
+    def _one(
+        self,
+        line: LineId,
+        row: Row,
+        cast: Mapping[VantageId, Ballot],
+        poll: Poll,
+        *,
+        is_fresh: bool,
+        now_ms: int,
+        rules: Rules,
+    ) -> Told:
+        found, votes = poll.counted(line, cast, rules)
         if not is_fresh:
-            found = found._replace(zone=Zone.N, has_quorum=False)
+            found = found._replace(zone=_N, has_quorum=False)
         seen, lost, word, used, matter = found.zone, None, UNKNOWN, UNKNOWN, CALM
         if line in self.matters or self.business.is_called(line):
             was = self.matters.get(line, CALM)
@@ -114,28 +140,31 @@ class Hearing:
             matter = after(was, word, seen, now_ms, rules.business)
             self._keep(line, matter)
             if rules.acts("business"):
-                lost = word.zone is Zone.H if matter.overrides and not was.overrides else None
+                lost = word.zone is _H if matter.overrides and not was.overrides else None
                 used = word
-        if used.zone is Zone.F:
+        if used.zone is _F:
             found = found._replace(is_seconded=True)
         if rules.questions:
-            row, zone = self._summed(line, row, found, poll, now_ms=now_ms, rules=rules)
+            row, zone = self._summed(line, row, found, cast, poll, rules=rules)
+        elif used.zone is _N:
+            zone = seen
         else:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
         found = found if zone is found.zone else found._replace(zone=zone)
         return Told(row, found, votes, word, matter, zone, seen, lost)
 
     def _summed(
-        self, line: LineId, row: Row, found: Tally, poll: Poll, *, now_ms: int, rules: Rules
+        self, line: LineId, row: Row, found: Tally, cast: Mapping[VantageId, Ballot], poll: Poll, *, rules: Rules
     ) -> tuple[Row, Zone]:
         """`fast` mode: vantages and calls add up in the same sums; a quarrel only moves trust."""
         calls = self.business.evidence(line, rules) if rules.acts("business") else NOTHING
         if not found.has_quorum and not calls.is_any:
             return row, found.zone
-        heard = poll.heard(line, now_ms, rules) if found.has_quorum else {}
+        heard = poll.heard(line, cast) if found.has_quorum else {}
         patience = 2 if found.is_lone else 1
-        row = row._replace(asked=asked(row.asked, heard, rules.questions, calls=calls, patience=patience))
-        return row, zone_of(row.asked, rules.questions)
+        sums = asked(row.asked, heard, rules.questions, calls=calls, patience=patience)
+        row = row if sums == row.asked else row._replace(asked=sums)
+        return row, zone_of(sums, rules.questions)
 
     def _keep(self, line: LineId, matter: Matter) -> None:
         if matter == CALM:
@@ -145,31 +174,30 @@ class Hearing:
 
     def _turn_bad(self, told: Mapping[LineId, Told], now_ms: int) -> None:
         for line, one in told.items():
-            zone = one.seen if one.seen is not Zone.N else one.zone
-            if zone in (Zone.D, Zone.F):
+            zone = one.seen if one.seen is not _N else one.zone
+            if zone in _BAD:
                 self.turned.setdefault(line, now_ms)
-            elif zone is Zone.H:
+            elif zone is _H:
                 self.turned.pop(line, None)
 
 
 def _chosen(
     row: Row, seen: Zone, word: Word, matter: Matter, is_blind: bool, *, now_ms: int, rules: Rules
 ) -> tuple[Row, Zone]:
-    """`literal` mode: the vote, or the business where it is believed instead, or is all there is."""
-    if word.zone is Zone.N:
-        return row, seen
+    """`literal` mode: the vote, or the business where it is believed instead, or is all there is; it says something."""
     if is_overriding(matter, now_ms, rules.business):
         return row._replace(judgement=taken_over(row.judgement, matter)), word.zone
-    return row, word.zone if is_blind and seen is Zone.N else seen
+    return row, word.zone if is_blind and seen is _N else seen
 
 
 def _result(one: Told, now_ms: int, rules: Rules) -> Result:
     """What the tick found of a line, for those who voted on it."""
-    if not one.found.has_quorum or one.found.zone is Zone.N:
+    if not one.found.has_quorum or one.found.zone is _N:
         return Result(None, one.lost)
-    if rules.acts("business") and is_overriding(one.matter, now_ms, rules.business) and one.word.zone is not Zone.N:
-        return Result(one.word.zone is Zone.H, one.lost)
-    return Result(one.seen is Zone.H, one.lost)
+    word = one.word.zone
+    if word is not _N and rules.acts("business") and is_overriding(one.matter, now_ms, rules.business):
+        return Result(word is _H, one.lost)
+    return Result(one.seen is _H, one.lost)
 
 
 def _is_disputed(one: Told, result: Result) -> bool:

@@ -27,7 +27,8 @@ __all__ = ["deadline", "due", "restless", "seal", "unquiet", "view"]
 def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
     """One line as it stands; KeyError where there is none."""
     row, ballots = ledger.rows[line], ledger.poll.ballots_of(line)
-    found, _ = ledger.poll.counted(line, now_ms, ledger.rules)
+    poll, quorum = ledger.poll, ledger.rules.quorum
+    found, _ = poll.counted(line, poll.fresh(line, poll.present(now_ms, quorum), now_ms, quorum), ledger.rules)
     orders, due_at = covering(ledger.book, ledger.told[line]), due_ms(row, ledger.rules)
     hearing = ledger.hearing
     matter = hearing.matters.get(line, CALM)
@@ -48,7 +49,8 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
 
 def deadline(ledger: Ledger) -> int | None:
     """The next ms at which a tick changes something without new evidence, or None."""
-    moments = [at for row in ledger.rows.values() if (at := due_ms(row, ledger.rules)) is not None]
+    rows = (row for row in ledger.rows.values() if row.breaker is not CLOSED)
+    moments = [at for row in rows if (at := due_ms(row, ledger.rules)) is not None]
     seen = (heard for line, heard in ledger.poll.heard_ms.items() if not ledger.rows[line].blind)
     moments += [heard + ledger.rules.quorum.blind_ms for heard in list(seen)[:1]]
     if (ends := next_ms(ledger.book)) is not None:
