@@ -36,10 +36,8 @@ run: setup ## the demo: a center, agents, services with faults, an SDK, the cons
 	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
 
 test: setup-dev parts lint types imports ## everything, real parts included
-	@# What measures time has the machine to itself, whole demos have it to two of them (they mostly wait), the rest is shared out.
-	@# Pytest's 5 says that nothing of the kind was asked for.
-	$(PYTEST) -m "alone and not e2e" $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) -n 2 --dist load -m "alone and e2e" $(if $(ARGS),,tests/e2e) $(ARGS) || [ $$? = 5 ]
+	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
+	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
 	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
 
 # -------------------------------------------------------------------------------------------------------- while working
