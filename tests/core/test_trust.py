@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from reachline.core.credit import Credit, Result
 from reachline.core.ledger import Ledger
 from reachline.core.quorum import Ballot
 from reachline.core.rules import FaultRules, Limit, Rules, with_tables
@@ -205,3 +206,36 @@ def test_without_a_quorum_of_vantages_nobody_learns_anything() -> None:
     world.ledger.close(world.now_ms)
 
     assert world.trust() == before
+
+
+def test_never_are_so_many_set_aside_that_the_others_are_no_majority() -> None:
+    credit = Credit()
+
+    for vantage in FIVE:
+        credit.put_aside(vantage, FIVE, 1_000)
+
+    aside = [vantage for vantage in FIVE if is_quarantined(credit.of(vantage))]
+    assert aside == list(FIVE[:2])
+
+
+@pytest.mark.parametrize(("is_pooled", "expected"), [(False, FULL - FULL // 5), (True, FULL)])
+def test_where_evidence_is_pooled_too_little_of_it_is_no_contrary_opinion(is_pooled: bool, expected: int) -> None:
+    credit = Credit()
+    one, line = FIVE[0], LineId("c/a")
+    well = Ballot(Zone.H, 500)
+    credit.cast(one, line, None, well)
+
+    credit.learn([(Result(well=False), {one: well})], FIVE, 1_000, is_pooled=is_pooled)
+
+    assert credit.of(one).micro == expected
+
+
+def test_where_evidence_is_pooled_a_vantage_that_complains_of_a_healthy_line_still_differs() -> None:
+    credit = Credit()
+    one, line = FIVE[0], LineId("c/a")
+    bad = Ballot(Zone.D, 500)
+    credit.cast(one, line, None, bad)
+
+    credit.learn([(Result(well=True), {one: bad})], FIVE, 1_000, is_pooled=True)
+
+    assert credit.of(one).micro == FULL - FULL // 5

@@ -23,11 +23,16 @@ class Result(NamedTuple):
     well: bool | None
     lost: bool | None = None
 
-    def place(self, says_well: bool) -> int:
-        """Where in a `Score` a verdict counts besides `spoke`; 0: it agreed."""
+    def place(self, says_well: bool, *, is_pooled: bool) -> int:
+        """Where in a `Score` a verdict counts besides `spoke`; 0: it agreed.
+
+        Where evidence is pooled, whoever sees nothing wrong by itself has merely too little of it to say what all say together.
+        """
         if self.lost is not None and says_well is not self.lost:
             return 2
-        return 3 if self.well is None else int(says_well is not self.well)
+        if self.well is None or (is_pooled and says_well and not self.well):
+            return 3
+        return int(says_well is not self.well)
 
 
 class Credit:
@@ -84,7 +89,12 @@ class Credit:
         )
 
     def learn(
-        self, told: Iterable[tuple[Result, Mapping[VantageId, Ballot]]], among: Collection[VantageId], now_ms: int
+        self,
+        told: Iterable[tuple[Result, Mapping[VantageId, Ballot]]],
+        among: Collection[VantageId],
+        now_ms: int,
+        *,
+        is_pooled: bool = False,
     ) -> None:
         """Who agreed gains trust, who differed loses it. `told` are the lines with news that may be in dispute, each with the
         ballots that are news; on all other lines with news everybody said healthy.
@@ -92,14 +102,18 @@ class Credit:
         scores = {vantage: [count, 0, 0, 0] for vantage, count in self.spoke.items() if vantage in among}
         for result, ballots in told:
             for vantage, ballot in ballots.items():
-                if vantage in scores and (place := result.place(ballot.zone is Zone.H)):
+                if vantage in scores and (place := result.place(ballot.zone is Zone.H, is_pooled=is_pooled)):
                     scores[vantage][place] += 1
         for vantage, score in scores.items():
             self._put(vantage, learned(self.of(vantage), Score(*score), now_ms))
 
-    def put_aside(self, vantage: VantageId, now_ms: int) -> None:
-        """It alone sees most of its lines fail."""
-        self._put(vantage, set_aside(now_ms))
+    def put_aside(self, vantage: VantageId, among: Collection[VantageId], now_ms: int) -> None:
+        """It alone sees most of its lines fail. Never so many that the others are no majority: then it is likelier the lines,
+        and each vantage merely noticed it a little earlier than the next one.
+        """
+        aside = {name for name, trust in self.trusts.items() if name in among and now_ms < trust.until_ms} | {vantage}
+        if 2 * (len(among) - len(aside)) > len(among):
+            self._put(vantage, set_aside(now_ms))
 
     def close(self, now_ms: int) -> None:
         """The tick is over."""

@@ -138,10 +138,10 @@ class Poll:
         """A tick ended with these results of the lines with news that may be in dispute: trust moves."""
         if len(self.vantages & self.credit.spoke.keys()) >= needed(len(self.vantages)):
             told = [(result, self._news(line)) for line, result in results.items()]
-            self.credit.learn(told, self.vantages, now_ms)
+            self.credit.learn(told, self.vantages, now_ms, is_pooled=bool(rules.questions))
         for vantage in self.credit.sick(self.vantages):
             if self._is_alone(vantage, now_ms, rules.quorum):
-                self.credit.put_aside(vantage, now_ms)
+                self.credit.put_aside(vantage, self.vantages, now_ms)
         self.credit.close(now_ms)
         self.pending = {}
 
