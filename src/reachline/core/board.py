@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
-from reachline.core.publish import is_news, order, standing
+from reachline.core.publish import is_standing, standing
 from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.spreading import Weights
@@ -12,6 +14,9 @@ from reachline.core.weighing import Weighing
 from reachline.model import Line, LineId, Scope, Snapshot, Standing, Version
 
 __all__ = ["Board"]
+
+_MANY: Final = 8
+"""Once an eighth of all lines change places, sorting anew costs no more than placing them one by one."""
 
 
 class Board:
@@ -21,6 +26,10 @@ class Board:
         self.scope, self.version, self.issued_ms, self.panic = scope, version, issued_ms, ""
         self.standings: dict[LineId, Standing] = {}
         self._weighing = Weighing()
+        self._places: list[tuple[int, LineId]] | None = None
+        """The order of publication: weight down, then id; None: to be made anew. "Second place" in the list is this order, choice
+        stays weighted random.
+        """
         self.is_plane = False
         """All lines look bad at once though calls go well: nobody is believed, and that is said."""
 
@@ -35,7 +44,7 @@ class Board:
         offered: int = 0,
     ) -> None:
         """Take these standings for the ones published, and go on from these rows."""
-        self.standings, self.panic = dict(standings), panic
+        self.standings, self.panic, self._places = dict(standings), panic, None
         self._weighing.all(lines, rows, rules, offered=offered)
 
     def follows(self, offered: int, rules: Rules) -> bool:
@@ -66,14 +75,14 @@ class Board:
         touched, found = self._weighed(lines, rows, rules, moved, offered)
         news = []
         for line in touched:
-            after = standing(lines[line], rows[line], found, rules)
             before = self.standings.get(line)
-            if before is None or is_news(before, after):
-                self.standings[line] = after
+            if before is None or not is_standing(before, lines[line], rows[line], found):
+                self.standings[line] = after = standing(lines[line], rows[line], found, rules)
                 news.append((before or after, after))
         if self.standings.keys() != lines.keys():
-            self.standings = {line: self.standings[line] for line in lines}
+            self.standings, self._places = {line: self.standings[line] for line in lines}, None
             anyway = True
+        self._place(news)
         if news or anyway:
             self.version = self.version._replace(counter=self.version.counter + 1)
             self.issued_ms, self.panic = now_ms, found.panic or ("observers" if self.is_plane else "")
@@ -93,12 +102,28 @@ class Board:
             return lines, self._weighing.all(lines, rows, rules, offered=offered)
         return sorted(moved), found
 
+    def _place(self, news: Sequence[tuple[Standing, Standing]]) -> None:
+        """Keep the order current where few lines change places; else it is made anew once somebody asks for it."""
+        places = self._places
+        if places is None:
+            return
+        moved = [(before, after) for before, after in news if before.weight != after.weight]
+        if _MANY * len(moved) > len(places):
+            self._places = None
+            return
+        for before, after in moved:
+            del places[bisect_left(places, (-before.weight, before.line))]
+            insort(places, (-after.weight, after.line))
+
     def snapshot(self) -> Snapshot:
         """The whole, in published order."""
+        if self._places is None:
+            self._places = sorted([(-one.weight, one.line) for one in self.standings.values()])
+        standings = self.standings
         return Snapshot(
             scope=self.scope,
             version=self.version,
             issued_ms=self.issued_ms,
-            standings=order(tuple(self.standings.values())),
+            standings=tuple([standings[line] for _, line in self._places]),
             panic=self.panic,
         )

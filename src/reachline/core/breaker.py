@@ -23,6 +23,8 @@ __all__ = [
     "trip",
 ]
 
+_CLOSED: Final = Gate.CLOSED
+_OPEN: Final = Gate.OPEN
 _GATE_MILLI: Final = 1_645
 """z of the one-sided 95 % Wilson bound that a rate of failures must clear."""
 _USUAL_TIMES: Final = 2
@@ -126,13 +128,9 @@ def told(row: Breaker, rules: BreakerRules) -> Breaker:
 
 def share_milli(row: Breaker, rules: BreakerRules) -> int:
     """What the gate leaves of the weight, in 1/1000."""
-    match row.gate:
-        case Gate.CLOSED:
-            return 1_000
-        case Gate.OPEN:
-            return 0
-        case Gate.HALF_OPEN | Gate.RAMP:
-            return rules.steps_milli[row.step]
+    if row.gate is _CLOSED:
+        return 1_000
+    return 0 if row.gate is _OPEN else rules.steps_milli[row.step]
 
 
 def advance(

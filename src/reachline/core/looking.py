@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from struct import pack
 from typing import TYPE_CHECKING
 
 from reachline.core.breaker import CLOSED
@@ -13,7 +13,7 @@ from reachline.core.conflict import CALM
 from reachline.core.orders import covering, next_ms
 from reachline.core.row import Row, due_ms, is_quiet
 from reachline.core.rules import Rules
-from reachline.core.still import flat
+from reachline.core.sealed import packed
 from reachline.core.tick import LineView
 from reachline.core.trust import WHOLE
 from reachline.model import LineId
@@ -79,6 +79,6 @@ def restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:
 
 def seal(ledger: Ledger, lines: Sequence[LineId], now_ms: int) -> bytes:
     """What a tick left of every row it moved or counted for, in sixteen bytes."""
-    rows = [[line, ledger.rows[line]] for line in lines]
-    text = json.dumps([now_ms, ledger.board.version, rows], separators=(",", ":"), default=flat)
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    rows = ledger.rows
+    seen = [pack("<3q", now_ms, *ledger.board.version), *[packed(line, rows[line]) for line in lines]]
+    return hashlib.blake2b(b"".join(seen), digest_size=16).digest()

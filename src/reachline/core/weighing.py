@@ -7,6 +7,7 @@ alone is what `spreading.weights` would say of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from reachline.core.guard import is_panic
 from reachline.core.row import Row
@@ -17,6 +18,9 @@ from reachline.core.weigh import MILLI
 from reachline.model import Gate, Line, LineId
 
 __all__ = ["Weighing"]
+
+_OPEN: Final = Gate.OPEN
+_CLOSED: Final = Gate.CLOSED
 
 
 class Weighing:
@@ -111,8 +115,9 @@ class Weighing:
             self._sum += own - self._own[line.id]
             self._own[line.id] = own
             row = rows[line.id]
-            _keep(self._open, line.id, there=row.breaker.gate is Gate.OPEN)
-            _keep(self._tried, line.id, there=row.breaker.gate in (Gate.HALF_OPEN, Gate.RAMP))
+            gate = row.breaker.gate
+            _keep(self._open, line.id, there=gate is _OPEN)
+            _keep(self._tried, line.id, there=gate is not _OPEN and gate is not _CLOSED)
             if row.held:
                 self._held[line.id] = row.guard
             else:
