@@ -33,3 +33,14 @@ def test_silence_keeps_the_rate() -> None:
 
 def test_clients_that_post_between_two_ticks_are_added_up() -> None:
     assert counted(counted(NOTHING, 5), 7).calls == 12
+
+
+def test_what_the_first_look_misjudged_by_a_few_percent_is_right_after_a_minute() -> None:
+    assert after(1_900, *[1_800] * 25).level == 950_000
+    assert 890_000 <= after(1_900, *[1_800] * 35).level <= 905_000
+
+
+def test_within_a_minute_a_few_percent_move_nothing() -> None:
+    settled = after(1_900, *[1_800] * 35)
+
+    assert after(*[1_860] * 20, row=settled).level == settled.level

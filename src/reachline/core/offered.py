@@ -13,6 +13,10 @@ _SHORTEST_MS: Final = 1_000
 _STEP_MILLI: Final = 100
 """The level follows once it is off by a tenth: weights must not move with the noise of a count. A line filled to 0.85 of
 its capacity stays below it then."""
+_FINE_MILLI: Final = 10
+"""By a hundredth it follows once in a while: the first look sees only a second or two, and its error must not stay…"""
+_AGE_MS: Final = 60_000
+"""…but a minute after it followed last, so that noise moves nothing more often."""
 
 
 class Offered(NamedTuple):
@@ -23,7 +27,9 @@ class Offered(NamedTuple):
     calls: int = 0
     rate: int = 0
     level: int = 0
-    """The rate that decisions go by."""
+    """The rate that decisions go by…"""
+    level_ms: int = 0
+    """…and when it followed last."""
 
 
 NOTHING: Final = Offered()
@@ -43,5 +49,7 @@ def told(row: Offered, now_ms: int) -> Offered:
         return row
     seen = row.calls * 1_000_000 // elapsed
     rate = row.rate + (seen - row.rate) * elapsed // (elapsed + _SMOOTH_MS) if row.rate else seen
-    level = rate if 1_000 * abs(rate - row.level) > _STEP_MILLI * row.level else row.level
-    return Offered(now_ms, 0, rate, level)
+    apart = _FINE_MILLI if now_ms - row.level_ms >= _AGE_MS else _STEP_MILLI
+    if 1_000 * abs(rate - row.level) > apart * row.level:
+        return Offered(now_ms, 0, rate, rate, now_ms)
+    return Offered(now_ms, 0, rate, row.level, row.level_ms)
