@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -30,6 +30,8 @@ class Board:
         """The order of publication: weight down, then id; None: to be made anew. "Second place" in the list is this order, choice
         stays weighted random.
         """
+        self._listed: list[Standing] = []
+        """The standings in that order."""
         self.is_plane = False
         """All lines look bad at once though calls go well: nobody is believed, and that is said."""
 
@@ -107,23 +109,29 @@ class Board:
         places = self._places
         if places is None:
             return
-        moved = [(before, after) for before, after in news if before.weight != after.weight]
-        if _MANY * len(moved) > len(places):
+        if _MANY * len(news) > len(places):
             self._places = None
             return
-        for before, after in moved:
-            del places[bisect_left(places, (-before.weight, before.line))]
-            insort(places, (-after.weight, after.line))
+        listed = self._listed
+        for before, after in news:
+            place = bisect_left(places, (-before.weight, before.line))
+            if before.weight != after.weight:
+                del places[place], listed[place]
+                moved = (-after.weight, after.line)
+                place = bisect_left(places, moved)
+                places.insert(place, moved)
+                listed.insert(place, after)
+            listed[place] = after
 
     def snapshot(self) -> Snapshot:
         """The whole, in published order."""
         if self._places is None:
             self._places = sorted([(-one.weight, one.line) for one in self.standings.values()])
-        standings = self.standings
+            self._listed = [self.standings[line] for _, line in self._places]
         return Snapshot(
             scope=self.scope,
             version=self.version,
             issued_ms=self.issued_ms,
-            standings=tuple([standings[line] for _, line in self._places]),
+            standings=tuple(self._listed),
             panic=self.panic,
         )

@@ -24,7 +24,6 @@ __all__ = [
     "grown",
     "loudest",
     "question",
-    "severity_milli",
     "speaks_against",
     "suspicion",
     "zone_of",
@@ -110,17 +109,8 @@ class Evidence(NamedTuple):
 
     def plus(self, other: Evidence) -> Evidence:
         """Both together."""
-        timed = None
-        if self.timed is not None or other.timed is not None:
-            timed = self.of("slow")[1] + other.of("slow")[1]
-        return Evidence(
-            self.attempts + other.attempts,
-            self.failed + other.failed,
-            self.slow + other.slow,
-            self.crawl + other.crawl,
-            self.errors + other.errors,
-            timed,
-        )
+        found = _together((self, other))
+        return found._replace(timed=None) if self.timed is None and other.timed is None else found
 
 
 NOTHING: Final = Evidence()
@@ -158,20 +148,34 @@ def asked(
 
     `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
     """
-    told = [(said.trust, said.seen) for said in _trimmed(heard) if said.seen is not NOTHING]
+    told = _trimmed(heard)
+    # Of those who are trusted fully the sum of what each adds is what their sum adds.
+    whole = _together([calls, *[said.seen for said in told if said.trust == _TRUST]])
+    doubted = [said for said in told if said.trust != _TRUST]
     sums, held = [], 0
     for place, question in enumerate(questions):
-        gain = 0 if calls is NOTHING else _worth(calls, question)
-        for trust, seen in told:
-            gain += trust * _worth(seen, question) // _TRUST
-        bound = -(-question.height // (question.dwell * patience))
+        gain, height = _worth(whole, question), question.height
+        for said in doubted:
+            gain += said.trust * _worth(said.seen, question) // _TRUST
+        bound = -(-height // (question.dwell * patience))
         last = before.sums[place] if before.sums else 0
-        new = min(question.height, max(0, last + min(bound, max(-bound, gain))))
+        new = min(height, max(0, last + min(bound, max(-bound, gain))))
         sums.append(new)
-        was_held = before.held >> place & 1
-        if new >= question.height or (was_held and 1_000 * new >= _LEAVE_MILLI * question.height):
+        if new >= height or (before.held >> place & 1 and 1_000 * new >= _LEAVE_MILLI * height):
             held |= 1 << place
     return Asked(tuple(sums) if any(sums) else (), held)
+
+
+def _together(seen: Sequence[Evidence]) -> Evidence:
+    """The sum of all."""
+    attempts = failed = slow = crawl = errors = timed = 0
+    for one in seen:
+        if one is NOTHING:
+            continue
+        own, bad, late, later, wrong, of = one
+        attempts, failed, slow, crawl, errors = attempts + own, failed + bad, slow + late, crawl + later, errors + wrong
+        timed += own if of is None else of
+    return Evidence(attempts, failed, slow, crawl, errors, timed)
 
 
 def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int:
@@ -215,20 +219,10 @@ def speaks_against(seen: Evidence, questions: Sequence[Question]) -> bool:
 
 def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:
     """The worst zone that some sum holds."""
+    if not state.held:
+        return Zone.H
     holding = [question.zone for place, question in enumerate(questions) if state.held >> place & 1]
     return max(holding, key=lambda zone: zone.value, default=Zone.H)
-
-
-def severity_milli(state: Asked, questions: Sequence[Question]) -> int:
-    """How far the line is from degraded to failed, 0…1000: the fullest of the failed zone's sums."""
-    if not state.sums:
-        return 0
-    failing = [
-        1_000 * total // question.height
-        for total, question in zip(state.sums, questions, strict=False)
-        if question.zone is Zone.F
-    ]
-    return max(failing, default=0)
 
 
 def grown(state: Asked, questions: Sequence[Question]) -> tuple[str, int, int]:

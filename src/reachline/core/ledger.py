@@ -7,7 +7,6 @@ give the same bytes on any machine, so replay, explain, what-if and a warm resta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 
 from reachline.core import freeze, looking, offered
 from reachline.core.board import Board
@@ -19,6 +18,7 @@ from reachline.core.poll import Poll, deciding
 from reachline.core.publish import BLIND
 from reachline.core.row import Row, Stepped, is_quiet, noted, step
 from reachline.core.rules import Rules
+from reachline.core.settling import by_line
 from reachline.core.tick import Closed, LineView, Taken, change
 from reachline.core.turns import called, guarded, probed
 from reachline.model import (
@@ -82,9 +82,8 @@ class Ledger:
     ) -> None:
         """One vantage's readings; a line's kinds stand next to each other and replace what this vantage said of it."""
         self.poll.heartbeat(vantage, now_ms, self.rules)
-        for line, group in groupby(readings, key=lambda item: item[0]):
+        for line, kinds in by_line(readings):
             if line in self.lines:
-                kinds = tuple(reading for _, reading in group)
                 if self.poll.cast(vantage, self.lines[line], kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
                     self.fresh.add(line)
                 # Not where it is merely doubted: that depends on who was heard first.

@@ -49,8 +49,7 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
 
 def deadline(ledger: Ledger) -> int | None:
     """The next ms at which a tick changes something without new evidence, or None."""
-    rows = (row for row in ledger.rows.values() if row.breaker is not CLOSED)
-    moments = [at for row in rows if (at := due_ms(row, ledger.rules)) is not None]
+    moments = [at for line in ledger.restless if (at := due_ms(ledger.rows[line], ledger.rules)) is not None]
     seen = (heard for line, heard in ledger.poll.heard_ms.items() if not ledger.rows[line].blind)
     moments += [heard + ledger.rules.quorum.blind_ms for heard in list(seen)[:1]]
     if (ends := next_ms(ledger.book)) is not None:
@@ -67,8 +66,9 @@ def unquiet(ledger: Ledger, troubled: AbstractSet[LineId]) -> set[LineId]:
 def due(ledger: Ledger, now_ms: int) -> set[LineId]:
     """Lines whose own deadline has come, and those that have just gone blind."""
     rows, rules = ledger.rows, ledger.rules
-    moving = ((line, due_ms(row, rules)) for line, row in rows.items() if row.breaker is not CLOSED)
-    found = {line for line, at in moving if at is not None and at <= now_ms}
+    # A quiet line's breaker has nothing to wait for.
+    moving = [line for line in ledger.restless if rows[line].breaker is not CLOSED]
+    found = {line for line in moving if (at := due_ms(rows[line], rules)) is not None and at <= now_ms}
     return found | {line for line in ledger.poll.silent(now_ms, rules) if not rows[line].blind}
 
 

@@ -20,18 +20,20 @@ from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vot
 
 __all__ = ["Poll", "deciding"]
 
+_H: Final = Zone.H
 _N: Final = Zone.N
 _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
 
-_SELF_DECIDING: Final = {kind.value: frozenset({kind}) for kind in HELPERS}
+_OTHERWISE: Final = frozenset(Kind) - HELPERS
+_DECIDING: Final = {kind.value: _OTHERWISE | {kind} for kind in HELPERS}
 """Lines of these schemes have nothing but the helper kind, so it decides."""
 
 
 def deciding(line: Line) -> frozenset[Kind]:
     """The probe kinds that decide over a line; helpers only where the line is observed by nothing else."""
-    return frozenset(Kind) - HELPERS | _SELF_DECIDING.get(line.endpoint.scheme, frozenset())
+    return _DECIDING.get(line.endpoint.scheme, _OTHERWISE)
 
 
 class Poll:
@@ -64,14 +66,16 @@ class Poll:
         last = ballots.get(vantage)
         if rules.questions:
             ballot = self._pooled(vantage, line, kinds, last, rules)
-        elif kinds and all(is_calm(reading, self.calm) and reading.kind not in HELPERS for reading in kinds):
-            ballot = Ballot(Zone.H, 0, 0, _calm_vote(vantage, kinds[0]))
+        elif self._is_calm(kinds):
+            ballot = Ballot(_H, 0, 0, _calm_vote(vantage, kinds[0]))
         else:
             held, own = dict(last.held) if last else {}, self.habits.limits(line.id, now_ms=now_ms, rules=rules)
             found = verdict(vantage, kinds, held, rules, decides=deciding(line), own=own)
             ballot = Ballot(found.zone, 0, 0, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
-        self.ballots[line.id] = {**ballots, vantage: ballot._replace(received_ms=now_ms, doubt=doubt)}
+        zone, _, _, vote, grip, suspects, before = ballot
+        ballot = Ballot(zone, now_ms, doubt, vote, grip, suspects, before)
+        self.ballots[line.id] = {**ballots, vantage: ballot}
         self._doubt(line.id, ballot)
         self.credit.cast(vantage, line.id, last, ballot)
         if ballot.zone is _N:
@@ -79,6 +83,13 @@ class Poll:
         self.heard_ms.pop(line.id, None)
         self.heard_ms[line.id] = now_ms
         return True
+
+    def _is_calm(self, kinds: tuple[Reading, ...]) -> bool:
+        """Whether each of these decides, and is healthy whatever the line was."""
+        for reading in kinds:
+            if not is_calm(reading, self.calm) or reading.kind in HELPERS:
+                return False
+        return bool(kinds)
 
     def _pooled(
         self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], last: Ballot | None, rules: Rules
@@ -91,13 +102,13 @@ class Poll:
         told = self.pending.get(line.id, {})
         before = 0 if last is None else last.before if vantage in told else last.suspicion
         suspects = suspicion(last.suspicion if last else 0, seen, rules.questions)
-        zone = Zone.D if 2 * suspects >= rules.questions[0].height else Zone.H
+        zone = _D if 2 * suspects >= rules.questions[0].height else _H
         if kind is None:
             # Between two rounds: nothing new, which takes nothing back.
             vote = last.vote if last else None
             return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects, before)
         self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
-        what = loudest(seen, rules.questions) if zone is Zone.D else "failed"
+        what = loudest(seen, rules.questions) if zone is _D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, 0, 0, vote, (), suspects, before)
 
@@ -230,4 +241,4 @@ def _is_bad(ballot: Ballot) -> bool:
 
 
 def _calm_vote(vantage: VantageId, reading: Reading) -> Vote:
-    return Vote(vantage, Zone.H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)
+    return Vote(vantage, _H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)

@@ -7,13 +7,13 @@ failed or was lost, is exact always. The ledger judges what the journal keeps, s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from reachline.core.zone import Calm
 from reachline.model import Counts, Kind, LineId, Reading, VantageId
 
-__all__ = ["NEAR", "NEAR_MEAN", "Settling", "held"]
+__all__ = ["NEAR", "NEAR_MEAN", "Settling", "by_line", "held"]
 
 NEAR: Final = 4
 """P50, P95 and a window's sizes are held within one part of so many: their noise from heartbeat to heartbeat is a tenth."""
@@ -24,6 +24,21 @@ _LOST, _ANSWERED, _FRESH, _COVERED, _VOID = map(
 )
 
 _Figures = tuple[int | None, int | None, int | None, int | None]
+
+
+def by_line(readings: Iterable[tuple[LineId, Reading]]) -> Iterator[tuple[LineId, tuple[Reading, ...]]]:
+    """Each line with its kinds, which stand next to each other."""
+    known: LineId | None = None
+    kinds: tuple[Reading, ...] = ()
+    for line, reading in readings:
+        if line == known:
+            kinds += (reading,)
+            continue
+        if known is not None:
+            yield known, kinds
+        known, kinds = line, (reading,)
+    if known is not None:
+        yield known, kinds
 
 
 class Settling:

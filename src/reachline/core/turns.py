@@ -33,7 +33,10 @@ def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms:
     told = [one for one in kinds if one.kind in decides and not one.void]
     ok, failed = sum(one.fresh_ok for one in told), sum(one.fresh_failed for one in told)
     breaker = count_synthetic(row.breaker, ok, failed, now_ms=now_ms, rules=rules.breaker)
-    return row._replace(breaker=breaker, ok_ms=max(row.ok_ms, now_ms) if ok else row.ok_ms)
+    ok_ms = max(row.ok_ms, now_ms) if ok else row.ok_ms
+    if breaker is row.breaker and ok_ms == row.ok_ms:
+        return row
+    return row._replace(breaker=breaker, ok_ms=ok_ms)
 
 
 def guarded(

@@ -40,7 +40,8 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
         same = all(map(_is_shared, set(map(type, value.values()))))
         found.update(value if same else {key: _copied(each, known) for key, each in value.items()})
     elif issubclass(kind, set | list):
-        found = known[id(value)] = kind(_copied(each, known) for each in value)
+        same = all(map(_is_shared, set(map(type, value))))
+        found = known[id(value)] = kind(value if same else [_copied(each, known) for each in value])
     elif issubclass(kind, deque):
         found = known[id(value)] = kind((_copied(each, known) for each in value), value.maxlen)
     else:

@@ -65,15 +65,14 @@ def _lowest(limit: Limit) -> int:
 
 def is_calm(reading: Reading, calm: Calm) -> bool:
     """Nothing failed, nothing was lost, all three rounds known and good, and every RTT figure under its exit limits."""
+    _, counts, _, lost, rounds, rounds_ok, _, recent_bad, _, ewma, _, p95, jitter, _, _, _, void, *_ = reading
+    if rounds != _ROUNDS or rounds_ok != _ROUNDS or lost or recent_bad or void or any(counts[1:]):
+        return False
+    most_p95, most_ewma, most_jitter = calm
     return (
-        reading.rounds == reading.rounds_ok == _ROUNDS
-        and not reading.lost
-        and not reading.recent_bad
-        and not any(reading.counts[1:])
-        and not reading.void
-        and (reading.p95_us is None or reading.p95_us < calm.p95_us)
-        and (reading.ewma_us is None or reading.ewma_us < calm.ewma_us)
-        and (reading.jitter_us is None or reading.jitter_us < calm.jitter_us)
+        (p95 is None or p95 < most_p95)
+        and (ewma is None or ewma < most_ewma)
+        and (jitter is None or jitter < most_jitter)
     )
 
 
@@ -85,7 +84,8 @@ def evidence(readings: Iterable[Reading], decides: frozenset[Kind]) -> tuple[Evi
         if reading.void or reading.kind not in decides or not (attempts := reading.fresh_ok + reading.fresh_failed):
             continue
         failed = reading.fresh_failed + reading.fresh_marred
-        found = found.plus(Evidence(attempts, failed, reading.fresh_slow, reading.fresh_crawl))
+        brings = Evidence(attempts, failed, reading.fresh_slow, reading.fresh_crawl)
+        found = brings if found is NOTHING else found.plus(brings)
         if failed > most:
             most, worst = failed, reading.kind
     return found, worst
