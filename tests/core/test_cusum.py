@@ -16,7 +16,6 @@ from reachline.core.cusum import (
     Said,
     asked,
     grown,
-    severity_milli,
     suspicion,
     zone_of,
 )
@@ -143,7 +142,6 @@ def test_the_verdict_names_what_filled_its_sum() -> None:
         line.hear(everyone(Evidence(10, 0, 10, 10)))
 
     assert grown(line.state, QUESTIONS) == ("crawl", 11_000_000, 11_000_000)
-    assert severity_milli(line.state, QUESTIONS) == 1_000
 
 
 @given(script=ticks)

@@ -12,7 +12,7 @@ from reachline.core.sealed import packed
 from reachline.model import LineId
 
 _LINE = LineId("payments/a")
-_ROW = Row(asked=Asked((1, 2, 3), 1))
+_ROW = Row(asked=Asked((1, 2, 3), 1), recent=(4, 5))
 
 
 def _others(value: Any) -> Iterator[Any]:

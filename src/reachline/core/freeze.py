@@ -128,6 +128,7 @@ def _row(record: list[Any]) -> Row:
         asked=Asked(tuple(sums), held),
         obeys=Obeys(*known["obeys"]),
         usual=Usual(*known["usual"]),
+        recent=tuple(known["recent"]),
     )
 
 

@@ -18,6 +18,7 @@ from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
+from reachline.core.severity import remembered
 from reachline.model import Fact, Line, LineId, Outcome, VantageId, Vote, Zone
 
 __all__ = ["Hearing", "Told", "business_facts", "named"]
@@ -163,7 +164,9 @@ class Hearing:
         heard = poll.heard(line, cast) if found.has_quorum else {}
         patience = 2 if found.is_lone else 1
         sums = asked(row.asked, heard, rules.questions, calls=calls, patience=patience)
-        row = row if sums == row.asked else row._replace(asked=sums)
+        recent = () if sums.is_calm else remembered(row.recent, heard.values(), calls)
+        if sums != row.asked or recent != row.recent:
+            row = row._replace(asked=sums, recent=recent)
         return row, zone_of(sums, rules.questions)
 
     def _keep(self, line: LineId, matter: Matter) -> None:

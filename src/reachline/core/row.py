@@ -6,11 +6,12 @@ import hashlib
 from typing import Final, NamedTuple
 
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, told
-from reachline.core.cusum import Asked, grown, severity_milli
+from reachline.core.cusum import Asked, grown
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
 from reachline.core.orders import NOTHING, Obeys
 from reachline.core.quorum import Tally
 from reachline.core.rules import Rules
+from reachline.core.severity import severity_milli
 from reachline.core.usual import NEVER, Usual, forgotten, rate_milli
 from reachline.model import Gate, Health, LineId, Vote, Zone
 
@@ -59,6 +60,8 @@ class Row(NamedTuple):
     """The newest success, of a probe or a call; not kept while it is healthy in every respect."""
     lively: bool = False
     """Open, and yet something succeeded since: in panic it is not kept open."""
+    recent: tuple[int, ...] = ()
+    """`fast` mode: how bad it has been of late (`core.severity`)."""
 
 
 class Stepped(NamedTuple):
@@ -95,7 +98,7 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
         gate=row.breaker.gate,
         patience=rules.patience,
         faults=rules.faults,
-        severity_milli=severity_milli(row.asked, rules.questions),
+        severity_milli=severity_milli(row.recent, row.asked.sums, rules.questions),
     )
     after = row
     if zone is not _N:

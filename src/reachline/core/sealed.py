@@ -27,12 +27,14 @@ def packed(line: LineId, row: Row) -> bytes:
     judged, breaker, sums, usual = row.judgement, row.breaker, row.asked.sums, row.usual
     texts = [text.encode() for text in (line, row.reason, row.guard, row.incident)]
     rest = b""
-    parts = row.blind | row.held << 1 | row.lively << 2 | len(sums) << 8
+    parts = row.blind | row.held << 1 | row.lively << 2 | len(sums) << 8 | len(row.recent) << 16
     if breaker != CLOSED:
         parts |= 1 << 3
         rest += _BREAKER(breaker.gate._value_, *breaker[1:])
     if sums:
         rest += pack(f"<{len(sums)}q", *sums)
+    if row.recent:
+        rest += pack(f"<{len(row.recent)}q", *row.recent)
     if usual != NEVER:
         parts |= 1 << 4
         rest += _USUAL(*usual)

@@ -1,0 +1,66 @@
+"""How far a line is from degraded to failed, by what was seen of late."""
+
+from __future__ import annotations
+
+import pytest
+
+from reachline.core.cusum import NOTHING, QUESTIONS, Evidence, Said
+from reachline.core.severity import remembered, severity_milli
+
+
+def seen(*ticks: Evidence, calls: Evidence = NOTHING, trust: int = 1_000) -> int:
+    """The severity after ticks in which one vantage saw so much, and clients so much."""
+    recent: tuple[int, ...] = ()
+    for tick in ticks:
+        recent = remembered(recent, [Said(trust, tick)], calls)
+    return severity_milli(recent, (), QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [(0, 0), (20, 0), (35, 480), (41, 670), (51, 1_000), (500, 1_000)],
+)
+def test_a_rate_between_degraded_and_failed_is_so_far_on_its_way(failed: int, expected: int) -> None:
+    assert seen(Evidence(1_000, failed)) == pytest.approx(expected, abs=20)
+
+
+def test_a_rate_of_fewer_attempts_than_a_limit_asks_for_says_nothing() -> None:
+    assert seen(Evidence(24, 24)) == 0
+    assert seen(Evidence(25, 25)) == 1_000
+
+
+def test_calls_that_end_well_do_not_hide_what_probes_see() -> None:
+    assert seen(Evidence(100, 5), calls=Evidence(10_000, 0)) == seen(Evidence(100, 5)) > 900
+
+
+def test_probes_that_end_well_do_not_hide_what_calls_see() -> None:
+    assert seen(Evidence(100, 0), calls=Evidence(1_000, 60)) == 1_000
+
+
+def test_answers_beyond_the_failed_limit_count_and_merely_slow_ones_do_not() -> None:
+    assert seen(Evidence(100, 0, slow=100)) == 0
+    assert 450 < seen(Evidence(100, 0, slow=100, crawl=10)) < 600
+
+
+def test_server_errors_of_calls_count() -> None:
+    assert seen(NOTHING, calls=Evidence(1_000, 0, errors=200)) == 1_000
+
+
+def test_a_vantage_counts_by_its_trust() -> None:
+    recent = remembered((), [Said(50, Evidence(100, 100)), Said(1_000, Evidence(1_000, 10))], NOTHING)
+
+    assert severity_milli(recent, (), QUESTIONS) < 100
+
+
+def test_what_was_seen_fades() -> None:
+    assert seen(Evidence(100, 10), *[Evidence(100, 0)] * 15) == 0
+
+
+def test_a_full_sum_of_the_failed_zone_is_the_far_end() -> None:
+    sums = tuple(question.height for question in QUESTIONS)
+
+    assert severity_milli((), sums, QUESTIONS) == 1_000
+
+
+def test_nothing_remembered_of_nothing() -> None:
+    assert remembered((), [Said(1_000, NOTHING)], NOTHING) == ()
