@@ -557,3 +557,27 @@ def test_an_explanation_names_a_broken_plane_and_who_is_in_quarantine() -> None:
     other = healthy(LITERAL)
     other.tick(said={FIVE[0]: dict.fromkeys("abc", DEAD)}, calls=ALL)
     assert "v1 is trusted 5 of 100, in quarantine" in told(other)
+
+
+def test_a_line_that_all_evidence_calls_degraded_fails_by_what_calls_alone_say_for_two_spans() -> None:
+    """Few calls at 6 % fill no sum for a minute, and probes that see lost packets only speak against them."""
+    marred = {vantage: {"a": builders.reading(ok=20)._replace(fresh_ok=20, fresh_marred=1)} for vantage in FIVE}
+    world = healthy(FAST)
+
+    world.tick(said=marred, calls={"a": (15, 1)}, times=6)
+    assert world.word() is Zone.F
+    assert world.state()[0] is Health.DEGRADED
+    world.tick(said=marred, calls={"a": (15, 1)}, times=6)
+
+    assert world.state() == OPEN
+    assert world.rule() == "business.timeout.failed"
+
+
+def test_a_line_that_all_evidence_calls_healthy_does_not_fail_by_its_calls_alone() -> None:
+    world = healthy(FAST)
+    world.ledger.rules = world.rules = replace(FAST, questions=QUESTIONS[-2:])
+
+    world.tick(calls={"a": (15, 1)}, times=15)
+
+    assert world.word() is Zone.F
+    assert world.state() == FINE

@@ -37,9 +37,18 @@ def test_probes_that_end_well_do_not_hide_what_calls_see() -> None:
     assert seen(Evidence(100, 0), calls=Evidence(1_000, 60)) == 1_000
 
 
-def test_answers_beyond_the_failed_limit_count_and_merely_slow_ones_do_not() -> None:
-    assert seen(Evidence(100, 0, slow=100)) == 0
-    assert 450 < seen(Evidence(100, 0, slow=100, crawl=10)) < 600
+@pytest.mark.parametrize(
+    ("slow", "crawl", "expected"),
+    [
+        (50, 0, 0),
+        (290, 10, 520),  # lognormal, median 150 ms, P95 350 ms: half way between 200 and 500
+        (60, 20, 160),
+        (400, 49, 990),
+        (400, 50, 1_000),
+    ],
+)
+def test_a_p95_between_its_two_limits_is_so_far_on_its_way(slow: int, crawl: int, expected: int) -> None:
+    assert seen(Evidence(1_000, 0, slow, crawl)) == pytest.approx(expected, abs=30)
 
 
 def test_server_errors_of_calls_count() -> None:

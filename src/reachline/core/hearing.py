@@ -24,6 +24,7 @@ from reachline.model import Fact, Line, LineId, Outcome, VantageId, Vote, Zone
 __all__ = ["Hearing", "Told", "business_facts", "named"]
 
 _H: Final = Zone.H
+_D: Final = Zone.D
 _F: Final = Zone.F
 _N: Final = Zone.N
 _BAD: Final = (Zone.D, Zone.F)
@@ -44,11 +45,14 @@ class Told(NamedTuple):
     """What the vantages say by themselves."""
     lost: bool | None = None
     """The vantages lost a quarrel just now: what the business says, well or not."""
+    by_calls: bool = False
+    """`fast` mode: degraded by all evidence together, failed by what calls alone said for long."""
 
     @property
     def is_business(self) -> bool:
         """Whether a bad zone is the business's doing: no majority of vantages says so."""
-        return self.zone in (Zone.D, Zone.F) and self.seen in (Zone.H, Zone.N) and bool(self.word.metric)
+        alone = self.by_calls or self.seen in (Zone.H, Zone.N)
+        return self.zone in (Zone.D, Zone.F) and alone and bool(self.word.metric)
 
 
 class Hearing:
@@ -145,14 +149,17 @@ class Hearing:
                 used = word
         if used.zone is _F:
             found = found._replace(is_seconded=True)
+        by_calls = False
         if rules.questions:
             row, zone = self._summed(line, row, found, cast, poll, rules=rules)
+            if by_calls := zone is _D and used.zone is _F and matter.failed >= _twice(rules):
+                zone = _F
         elif used.zone is _N:
             zone = seen
         else:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
         found = found if zone is found.zone else found._replace(zone=zone)
-        return Told(row, found, votes, word, matter, zone, seen, lost)
+        return Told(row, found, votes, word, matter, zone, seen, lost, by_calls)
 
     def _summed(
         self, line: LineId, row: Row, found: Tally, cast: Mapping[VantageId, Ballot], poll: Poll, *, rules: Rules
@@ -182,6 +189,15 @@ class Hearing:
                 self.turned.setdefault(line, now_ms)
             elif zone is _H:
                 self.turned.pop(line, None)
+
+
+def _twice(rules: Rules) -> int:
+    """Ticks after which the business's book holds no call that it held at the first of them: two independent verdicts.
+
+    Sums alone would let a line stay degraded for minutes once most calls were moved away from it: a few calls a second at 6 % say
+    little a tick, and probes that see no more than lost packets speak against them.
+    """
+    return -(-rules.business.span_ms // rules.tick_ms)
 
 
 def _chosen(
