@@ -571,13 +571,3 @@ def test_a_line_that_all_evidence_calls_degraded_fails_by_what_calls_alone_say_f
 
     assert world.state() == OPEN
     assert world.rule() == "business.timeout.failed"
-
-
-def test_a_line_that_all_evidence_calls_healthy_does_not_fail_by_its_calls_alone() -> None:
-    world = healthy(FAST)
-    world.ledger.rules = world.rules = replace(FAST, questions=QUESTIONS[-2:])
-
-    world.tick(calls={"a": (15, 1)}, times=15)
-
-    assert world.word() is Zone.F
-    assert world.state() == FINE
