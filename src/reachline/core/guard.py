@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.core.rules import GuardRules, Rules
@@ -60,72 +60,96 @@ def allowed(
     """
     wished = frozenset(wishes)
     wanting = sorted((line for line in lines if line.line in wished), key=badness, reverse=True)
-    closed = {line.line: line for line in lines if line.gate is Gate.CLOSED and not line.drained}
-    # A line in trial or ramp may be open again any moment, and nobody asks then.
-    opened = [line for line in lines if line.gate is not Gate.CLOSED and not line.drained]
-    usable = [line for line in lines if not line.drained]
+    left = _Left(lines)
     found: dict[LineId, str] = {}
     for line in wanting:
-        found[line.line] = (
-            "" if line.drained else _refusal(line, closed, opened, usable, rules=rules.guard, offered=offered)
-        )
+        found[line.line] = "" if line.drained else left.refusal(line, rules=rules.guard, offered=offered)
         if not found[line.line] and not line.drained:
-            opened.append(closed.pop(line.line))
+            left.open(line)
     return found
 
 
-def _refusal(
-    line: Candidate,
-    closed: Mapping[LineId, Candidate],
-    opened: Sequence[Candidate],
-    usable: Sequence[Candidate],
-    *,
-    rules: GuardRules,
-    offered: int,
-) -> str:
-    """Why this line may not open. A line in trial or ramp is no refuge: it has not yet shown that it carries the load."""
-    if len(closed) <= 1:
-        return LAST_LINE
-    others = [one for one in closed.values() if one.line != line.line]
-    if _is_carried(line, others, offered):
-        return ""
-    if line.lively and is_panic(sum(one.weight for one in others), MILLI * sum(one.base for one in usable), rules):
-        return PANIC
-    known = all(one.capacity for one in usable)
-    size = sum(_size(one, known) for one in usable)
-    return BLAST if 1_000 * _taken([*opened, line], known) > rules.open_milli * size else ""
+class _Left:
+    """What is left of a cluster while lines open one after the other: sums, so that each costs the same however many there are."""
+
+    def __init__(self, lines: Sequence[Candidate]) -> None:
+        usable = [line for line in lines if not line.drained]
+        self._closed = {line.line: line for line in usable if line.gate is Gate.CLOSED}
+        self._weight = sum(line.weight for line in self._closed.values())
+        self._full = MILLI * sum(line.base for line in usable)
+        self._known = all(line.capacity for line in usable)
+        self._size = sum(map(self._size_of, usable))
+        self._well, self._lower = _Refuge(), _Refuge()
+        for line in self._closed.values():
+            self._refuge(line, 1)
+        self._taken: dict[str, int] = defaultdict(int)
+        """What is taken out, by incident: those of one are one fault, and count as the largest of them."""
+        for line in usable:
+            # A line in trial or ramp may be open again any moment, and nobody asks then.
+            if line.gate is not Gate.CLOSED:
+                self._taken[line.incident] += self._more(line)
+
+    def open(self, line: Candidate) -> None:
+        """This line is out."""
+        del self._closed[line.line]
+        self._weight -= line.weight
+        self._refuge(line, -1)
+        self._taken[line.incident] += self._more(line)
+
+    def refusal(self, line: Candidate, *, rules: GuardRules, offered: int) -> str:
+        """Why this line may not open. A line in trial or ramp is no refuge: it has not yet shown that it carries the load."""
+        if len(self._closed) <= 1:
+            return LAST_LINE
+        self._refuge(line, -1)
+        carried = self._is_carried(line, offered)
+        self._refuge(line, 1)
+        if carried:
+            return ""
+        if line.lively and is_panic(self._weight - line.weight, self._full, rules):
+            return PANIC
+        taken = sum(self._taken.values()) + self._more(line)
+        return BLAST if 1_000 * taken > rules.open_milli * self._size else ""
+
+    def _is_carried(self, line: Candidate, offered: int) -> bool:
+        """Whether healthy lines of a lower tier take over, or all healthy ones are known to carry what is offered."""
+        well, lower = self._well, self._lower
+        if lower.lines and not line.is_lower and (lower.unknown or 1_000 * lower.capacity >= offered):
+            return True
+        return bool(well.lines and offered) and not well.vague and 1_000 * well.capacity >= offered
+
+    def _refuge(self, line: Candidate, sign: int) -> None:
+        if line.is_well:
+            self._well.count(line, sign)
+            if line.is_lower:
+                self._lower.count(line, sign)
+
+    def _more(self, line: Candidate) -> int:
+        """What this line adds to that which is taken out."""
+        size = self._size_of(line)
+        return max(0, size - self._taken[line.incident]) if line.incident else size
+
+    def _size_of(self, line: Candidate) -> int:
+        """What a line is of its cluster: its capacity where all have one, else its base weight."""
+        return (line.capacity or 0) if self._known else line.base
+
+
+class _Refuge:
+    """Healthy lines: how many, what they can carry, and of how many that is unknown (`vague`: or nothing)."""
+
+    def __init__(self) -> None:
+        self.lines = self.capacity = self.unknown = self.vague = 0
+
+    def count(self, line: Candidate, sign: int) -> None:
+        """One more, or one less."""
+        self.lines += sign
+        self.capacity += sign * (line.capacity or 0)
+        self.unknown += sign * (line.capacity is None)
+        self.vague += sign * (not line.capacity)
 
 
 def is_panic(left: int, full: int, rules: GuardRules) -> bool:
     """Whether more than the allowed share of the weight is lost: then the observers may be as wrong as the lines."""
     return 1_000 * left < (1_000 - rules.panic_milli) * full
-
-
-def _is_carried(line: Candidate, others: Iterable[Candidate], offered: int) -> bool:
-    """Whether healthy lines of a lower tier take over, or all healthy ones are known to carry what is offered."""
-    well = [one for one in others if one.is_well]
-    lower = [one for one in well if one.is_lower and not line.is_lower]
-    if lower and (any(one.capacity is None for one in lower) or _carry(lower) >= offered):
-        return True
-    return bool(well and offered) and all(one.capacity for one in well) and _carry(well) >= offered
-
-
-def _carry(lines: Iterable[Candidate]) -> int:
-    return 1_000 * sum(line.capacity or 0 for line in lines)
-
-
-def _size(line: Candidate, known: bool) -> int:
-    """What a line is of its cluster: its capacity where all have one, else its base weight."""
-    return (line.capacity or 0) if known else line.base
-
-
-def _taken(lines: Iterable[Candidate], known: bool) -> int:
-    """What these lines are together; those of one incident are one fault, and count as the largest of them."""
-    apart: dict[str, int] = defaultdict(int)
-    for line in lines:
-        size = _size(line, known)
-        apart[line.incident] = max(apart[line.incident], size) if line.incident else apart[""] + size
-    return sum(apart.values())
 
 
 def fail_open(lines: Sequence[Candidate]) -> Mapping[LineId, int]:

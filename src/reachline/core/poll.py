@@ -48,6 +48,8 @@ class Poll:
         self.pending: dict[LineId, dict[VantageId, Evidence]] = {}
         """`fast` mode: what each vantage saw since the last tick."""
         self.calm = calm_of(rules.limits)
+        self.is_mild = all(question.miss <= 0 for question in rules.questions)
+        """`fast` mode: an attempt without fault speaks for its line, whatever is asked."""
         self.credit = Credit()
         self.habits = Habits()
         """Of lines whose round trip is measured by their own."""
@@ -101,7 +103,9 @@ class Poll:
             return Ballot(Zone.N, 0)
         told = self.pending.get(line.id, {})
         before = 0 if last is None else last.before if vantage in told else last.suspicion
-        suspects = suspicion(last.suspicion if last else 0, seen, rules.questions)
+        suspected = last.suspicion if last else 0
+        is_quiet = self.is_mild and not (suspected or seen.failed or seen.slow or seen.crawl)
+        suspects = 0 if is_quiet else suspicion(suspected, seen, rules.questions)
         zone = _D if 2 * suspects >= rules.questions[0].height else _H
         if kind is None:
             # Between two rounds: nothing new, which takes nothing back.
