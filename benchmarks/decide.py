@@ -1,6 +1,10 @@
-"""What deciding costs: a slice of evidence into the ledger, and a tick, at 10 000 lines seen by five vantages.
+"""What deciding costs, in both modes: a slice of evidence into the ledger, and a tick, at 10 000 lines seen by five vantages; a
+journal replayed; a simulated incident of twenty minutes.
 
-One process, one core, no sockets. A tick's figures are the median and the 99th percentile of many ticks in one run.
+    make bench-decide                        prints the table, writes benchmarks/results/decide.json
+    make bench-decide ARGS=--write-docs      and docs/benchmarks/deciding.md anew
+
+One process, one core, no sockets. Slices and ticks show their 99th percentile and their span.
 """
 
 from __future__ import annotations
@@ -8,15 +12,24 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import statistics
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
+from reachline import __version__
 from reachline.core.ledger import Ledger
 from reachline.core.rules import Rules
 from reachline.doors import reach
 from reachline.model import LineId, Reading, VantageId, Version
-from reachline.testing.bench import Figure, finish
+from reachline.simulate.runner import play
+from reachline.simulate.scenarios import Scenario
+from reachline.store.records import Opened, Record, Reported, Ticked
+from reachline.store.replay import replay
+from reachline.store.segment import ROOT, Meta, SegmentWriter, create
+from reachline.testing.bench import Figure, finish, machine
 from reachline.testing.builders import line, reading, scope, vantages
 
 LINES = 10_000
@@ -25,18 +38,24 @@ SLICE = 100
 TICK_MS = 10_000
 TOUCHED = 0.02
 """Of the lines change their state or counts in an ordinary tick."""
+MODES = ("literal", "fast")
+REPLAYED = 1_000
+"""Lines of the journal that is replayed…"""
+HEARTBEATS = 12
+"""…and heartbeats of every vantage."""
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "deciding.md"
 
 
-def rules() -> Rules:
+def rules(mode: str) -> Rules:
     """The default preset's."""
-    document = reach.read("clusters: {payments: {lines: ['tcp://a.test:443']}}", name="bench")
+    document = reach.read(f"mode: {mode}\nclusters: {{payments: {{lines: ['tcp://a.test:443']}}}}", name="bench")
     return reach.rules(document, "payments")
 
 
-def ledger(seen_by: Sequence[VantageId]) -> Ledger:
+def ledger(seen_by: Sequence[VantageId], mode: str, count: int = LINES) -> Ledger:
     """All lines there are, nothing known of them."""
-    lines = tuple(line(f"l{number:05d}") for number in range(LINES))
-    return Ledger(scope(), lines, rules(), vantages=frozenset(seen_by), version=Version(1, 0), now_ms=0)
+    lines = tuple(line(f"l{number:05d}") for number in range(count))
+    return Ledger(scope(), lines, rules(mode), vantages=frozenset(seen_by), version=Version(1, 0), now_ms=0)
 
 
 def sliced(lines: Sequence[LineId], said: Sequence[Reading]) -> Iterator[list[tuple[LineId, Reading]]]:
@@ -59,10 +78,10 @@ def tick(book: Ledger, now_ms: int) -> float:
     return 1_000 * (time.perf_counter() - began)
 
 
-def ticks(share: float, count: int) -> list[float]:
+def ticks(mode: str, share: float, count: int) -> list[float]:
     """Ticks in each of which `share` of the lines turns bad while those of the last one come back."""
     seen_by, rng = vantages(VANTAGES), Random("decide")
-    book = ledger(seen_by)
+    book = ledger(seen_by, mode)
     names = list(book.lines)
     now_ms = 0
     for _ in range(4):
@@ -75,19 +94,76 @@ def ticks(share: float, count: int) -> list[float]:
         bad = set(rng.sample(names, round(share * LINES)))
         heard(book, [name for name in names if name not in bad], reading(), seen_by, now_ms)
         heard(book, sorted(bad), reading(ok=190, late=10), seen_by, now_ms)
-        gc.collect()
+        gc.collect()  # what reporting left behind is not the tick's
         found.append(tick(book, now_ms))
     return found
 
 
-def slices(said: Reading, count: int) -> list[float]:
+def slices(mode: str, said: Reading, count: int) -> list[float]:
     """Milliseconds of each heartbeat slice of 100 lines of which all is the same."""
     seen_by = vantages(VANTAGES)
-    book, found = ledger(seen_by), []
+    book, found = ledger(seen_by, mode), []
     for part in list(sliced(list(book.lines), [said]))[:count]:
         began = time.perf_counter()
         book.report(seen_by[0], part, now_ms=TICK_MS)
         found.append(1_000 * (time.perf_counter() - began))
+    return found
+
+
+def records(mode: str) -> Iterator[Record]:
+    """A journal's records: a hundredth of the lines loses in every heartbeat."""
+    seen_by, rng = vantages(VANTAGES), Random("replay")
+    book, where = ledger(seen_by, mode, REPLAYED), scope()
+    names = list(book.lines)
+    yield Opened(scope=where, at_ms=0, checkpoint=book.freeze())
+    for number in range(1, HEARTBEATS + 1):
+        now_ms = TICK_MS * number
+        bad = set(rng.sample(names, REPLAYED // 100))
+        for vantage in seen_by:
+            for at in range(0, len(names), SLICE):
+                said = [
+                    (name, reading(ok=190, late=10) if name in bad else reading()) for name in names[at : at + SLICE]
+                ]
+                book.report(vantage, said, now_ms=now_ms)
+                yield Reported(scope=where, at_ms=now_ms, vantage=vantage, readings=tuple(said))
+        closed = book.close(now_ms)
+        yield Ticked(scope=where, at_ms=now_ms, changes=closed.changes, digest=closed.digest)
+
+
+def replays(mode: str, count: int) -> list[float]:
+    """Readings a second of each of so many replays of one journal; SystemExit where a replay decides otherwise."""
+    with TemporaryDirectory() as directory:
+        meta = Meta(release=__version__, epoch=1, number=1, first=1, chain=ROOT, opened_ms=0, opened_unix_ms=0)
+        path = create(Path(directory), meta)
+        writer = SegmentWriter(path, meta)
+        writer.write(enumerate(records(mode), 1))
+        writer.close()
+        found = []
+        for _ in range(count):
+            began = time.perf_counter()
+            done = replay(path)
+            found.append(done.readings / (time.perf_counter() - began))
+            if done.difference is not None:
+                raise SystemExit(f"bench-decide: {done.difference}")
+    return found
+
+
+def simulations(mode: str, count: int) -> list[float]:
+    """Seconds of each run of an incident: twenty minutes, five agents, twenty clients, 900 calls a second."""
+    incident = Scenario.model_validate(
+        {
+            "id": "brownout",
+            "duration_s": 1_200,
+            "lines": {"l1": {}, "l2": {}, "l3": {}},
+            "phases": [{"from": 300.0, "to": 600.0, "line": "l1", "set": {"timeout": 0.06, "loss": 0.04}}],
+            "truth": [{"line": "l1", "from": 300.0, "to": 600.0, "class": "down"}],
+        }
+    )
+    found = []
+    for seed in range(1, count + 1):
+        began = time.perf_counter()
+        play(incident, "reachline", seed=seed, mode=mode)
+        found.append(time.perf_counter() - began)
     return found
 
 
@@ -101,20 +177,58 @@ def figure(what: str, values: Sequence[float], bound: str) -> Figure:
     return Figure(what, "ms, p99", percentile(values, 0.99), min(values), max(values), len(values), bound)
 
 
+def middle(what: str, unit: str, values: Sequence[float], bound: str) -> Figure:
+    """The median beside the span."""
+    return Figure(what, unit, statistics.median(values), min(values), max(values), len(values), bound)
+
+
+def measured(mode: str, count: int) -> Iterator[Figure]:
+    """All rows of one mode."""
+    lossy = reading(ok=190, late=10)
+    yield figure(f"{mode}: slice of 100 healthy lines", slices(mode, reading(), 100), "≤ 1, goal 0.3")
+    yield figure(f"{mode}: slice of 100 lines that lose", slices(mode, lossy, 100), "")
+    yield figure(f"{mode}: tick, 2 % touched", ticks(mode, TOUCHED, count), "≤ 40, goal 20")
+    yield figure(f"{mode}: tick, all touched", ticks(mode, 1.0, max(5, count // 5)), "≤ 200, goal 100")
+    yield middle(f"{mode}: journal replayed", "readings/s", replays(mode, 3), "≥ 50 000, goal 200 000")
+    yield middle(f"{mode}: twenty minutes simulated", "s", simulations(mode, 3), "≤ 3, goal 1")
+
+
+def page(figures: Sequence[Figure]) -> str:
+    """Markdown."""
+    rows = [
+        f"| {row.what} | {row.median:,.4g} {row.unit} | {row.low:,.4g} to {row.high:,.4g} | {row.bound} |"
+        for row in figures
+    ]
+    made = machine()
+    return "\n".join(
+        [
+            "# Deciding\n",
+            "*Written by `make bench-decide ARGS=--write-docs`; not to be edited.*\n",
+            f"{LINES:,} lines seen by {VANTAGES} vantages, one process, one core, no sockets. In each tick the named share of the lines",
+            "turns bad while those of the last tick come back: a line that comes back is looked at for three more ticks.\n",
+            "| what | measured | span | bound |",
+            "| --- | --- | --- | --- |",
+            *rows,
+            f"\nMade {made['at']}, {made['cores']} cores, {made['processor']}, Python {made['python']}, release {made['release']}.",
+            "",
+        ]
+    )
+
+
 def main() -> None:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ticks", type=int, default=50)
-    asked = parser.parse_args()
-    finish(
-        "decide",
-        [
-            figure("slice of 100 healthy lines", slices(reading(), 100), "≤ 1, goal 0.3"),
-            figure("slice of 100 lines that lose", slices(reading(ok=190, late=10), 100), ""),
-            figure("tick, 2 % touched", ticks(TOUCHED, asked.ticks), "≤ 40, goal 20"),
-            figure("tick, all touched", ticks(1.0, max(5, asked.ticks // 5)), "≤ 200, goal 100"),
-        ],
+    parser = argparse.ArgumentParser(
+        prog="bench-decide", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--ticks", type=int, default=50)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/deciding.md")
+    asked = parser.parse_args()
+    gc.freeze()
+    figures = [row for mode in asked.modes for row in measured(mode, asked.ticks)]
+    finish("decide", figures)
+    if asked.write_docs:
+        PAGE.write_text(page(figures))
 
 
 if __name__ == "__main__":
