@@ -21,7 +21,11 @@ const feed = new Feed(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
 const table = new Table(at("lines-grid"), store, feed, (id) => { location.hash = `#/line/${encodeURIComponent(id)}`; });
 const overview = new Overview(at("incidents"), at("clusters"), store, feed);
 const detail = new Detail(at("line"), store, feed);
+/** What moves is drawn together, this often at most, in ms: each drawing of its own is a pass over the screen for the browser. */
+const DRAW_EVERY = 1000;
 let sampledAt = 0;
+let drawnAt = -Infinity;
+let drawing = 0;
 let lastOpen = null;
 
 function snapshot(message) {
@@ -37,16 +41,29 @@ function delta(message) {
   const { changed, reshaped } = store.delta(message);
   if (reshaped) table.reshape();
   else table.touch(changed);
-  overview.draw({ now: message.changes?.length > 0 });
-  if (detail.id) detail.tick();
+  soon();
 }
 
 function tick(message) {
-  if (message.now - sampledAt >= SAMPLE_EVERY - 0.2) {
-    sampledAt = message.now;
-    store.sample();
-    table.sampled();
-  }
+  if (message.now - sampledAt < SAMPLE_EVERY - 0.2) return;
+  sampledAt = message.now;
+  store.sample();
+  table.sampled();
+  soon();
+}
+
+/** Draw what moved: now, or a second after the last time. */
+function soon() {
+  drawing ||= setTimeout(draw, Math.max(0, drawnAt + DRAW_EVERY - performance.now()));
+}
+
+function draw() {
+  drawing = 0;
+  drawnAt = performance.now();
+  table.draw();
+  table.tick();
+  overview.draw({ now: true });
+  if (detail.id) detail.tick();
 }
 
 /** Decisions made before this page was opened. */
@@ -58,6 +75,7 @@ async function history() {
     return; // the feed says that the center is away
   }
   table.touch(store.lines.keys());
+  soon();
 }
 
 /** Once a second: how old is what is shown? Runs on our clock, since a dead center sends no ticks. */
@@ -89,9 +107,7 @@ function doubts(agent) {
 
 function second() {
   freshness();
-  table.tick();
-  overview.draw();
-  detail.tick();
+  soon();
 }
 
 function route() {

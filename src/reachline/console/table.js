@@ -11,7 +11,7 @@ const SPARK = { width: 132, height: 26 };
 /** Rows that move under the eye are hard to read, and moving many is dear: a sorted column settles this often, in ms. */
 const SETTLE = 2000;
 /** …and with many lines more seldom: this much longer for each, so that 500 of them stay below a tenth of a core. */
-const SETTLE_PER_LINE = 12;
+const SETTLE_PER_LINE = 20;
 
 /** One column: its key for sorting (null: not sortable), title, and the value rows are ordered by. */
 const COLUMNS = [
@@ -35,6 +35,8 @@ export class Table {
   #rows = new Map();
   #visible = new Set();
   #dirty = new Set();
+  /** Lines whose sparkline is to be drawn anew: canvases are the dearest of a row, and get a point every other second only. */
+  #dull = new Set();
   #order = [];
   #sort = { key: "line", down: false };
   #filter = "";
@@ -69,6 +71,7 @@ export class Table {
   restyle() {
     this.#look = { line: colour("--spark"), loss: colour("--loss"), room: POINTS, ...SPARK };
     for (const id of this.#visible) this.#dirty.add(id);
+    this.sampled();
     this.draw();
   }
 
@@ -77,24 +80,23 @@ export class Table {
     for (const [id, row] of this.#rows) if (!this.#store.lines.has(id)) this.#remove(id, row);
     for (const id of this.#store.lines.keys()) if (!this.#rows.has(id)) this.#add(id);
     for (const id of this.#store.lines.keys()) this.#dirty.add(id);
+    this.sampled();
     this.arrange();
     this.draw();
   }
 
-  /** These lines changed. */
+  /** These lines changed: `draw` shows it. */
   touch(ids) {
     for (const id of ids) this.#dirty.add(id);
-    if ((this.#sort.key !== "line" || this.#filter) && performance.now() - this.#settledAt > this.#pace) this.arrange();
-    this.draw();
   }
 
   get #pace() {
     return Math.max(SETTLE, SETTLE_PER_LINE * this.#store.lines.size);
   }
 
-  /** New sparkline points for everything that is on screen. */
+  /** New sparkline points for everything that is on screen: `draw` shows them. */
   sampled() {
-    for (const id of this.#visible) this.#spark(id);
+    for (const id of this.#visible) this.#dull.add(id);
   }
 
   /** A second went by: ages move on. */
@@ -131,15 +133,18 @@ export class Table {
     row?.root.focus();
   }
 
-  /** Draw what is dirty and on screen. */
+  /** Draw what is dirty and on screen; a sorted column settles first, where it is time. */
   draw() {
     const now = this.#feed.now;
+    if ((this.#sort.key !== "line" || this.#filter) && performance.now() - this.#settledAt > this.#pace) this.arrange();
     for (const id of this.#dirty) {
       if (!this.#visible.has(id)) continue;
       const line = this.#store.lines.get(id);
       this.#dirty.delete(id);
       if (line) this.#paint(this.#rows.get(id), line, now);
     }
+    for (const id of this.#dull) if (this.#visible.has(id)) this.#spark(id);
+    this.#dull.clear();
   }
 
   /** Bring rows into order, moving as few as possible. */
@@ -224,6 +229,7 @@ export class Table {
       if (isIntersecting) this.#visible.add(id);
       else this.#visible.delete(id);
       if (isIntersecting) this.#dirty.add(id);
+      if (isIntersecting) this.#dull.add(id);
     }
     this.draw();
   }
@@ -247,7 +253,6 @@ export class Table {
     say(row.move, change && change.before.weight !== change.after.weight ? `${change.before.weight} → ${change.after.weight}` : "");
     say(row.why, reasonWords(line.reason || change?.rule || ""));
     mark(row.why, "title", line.reason || change?.rule || null);
-    this.#spark(line.line);
   }
 
   #loss(node, line) {
