@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from reachline.doors import reach
-from reachline.errors import ConfigError
 from reachline.testing.door import Peer, document, line, serving
 
 ADDRESS = "http://127.0.0.1:7680"
@@ -91,18 +89,3 @@ def test_curl_speaks_the_same_door(peer: Peer, tmp_path: Path, root: Path) -> No
     assert '"version": "1.1"' in done.stdout
     assert peer.door.posts[0]["client"] == "checkout-7"
     assert peer.door.outcomes() == {"payments/a ok": 97, "payments/a failed": 2, "payments/a late": 1}
-
-
-@pytest.mark.parametrize(
-    ("key", "block"),
-    [
-        ("early_trial", "circuit_breaker: {half_open: {early_trial: true}}"),
-        ("ratio_mode", "circuit_breaker: {recovery: {ratio_mode: share}}"),
-    ],
-)
-def test_what_is_called_not_built_yet_is_refused_and_not_silently_taken(root: Path, key: str, block: str) -> None:
-    told = (root / "docs/concepts/decisions.md").read_text().partition("## Not built yet")[2]
-
-    assert f"`{key}" in told
-    with pytest.raises(ConfigError, match=key):
-        reach.read(f"clusters: {{payments: {{lines: ['https://a.example/']}}}}\n{block}\n", name="test")

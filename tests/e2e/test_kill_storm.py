@@ -41,7 +41,7 @@ GONE: Final = (ConnectionError, TimeoutError, RemoteProtocolError)
 
 def seen(stamp: int) -> Reading:
     """A reading that no other heartbeat carries: its count is its name."""
-    return Reading(Kind.TCP, Counts(ok=stamp), sent=stamp, rounds=3, rounds_ok=3)
+    return Reading(Kind.TCP, Counts(ok=stamp), sent=stamp, rounds=3, rounds_ok=3, fresh_ok=stamp)
 
 
 @dataclass
@@ -122,7 +122,8 @@ def recovered(paths: Iterable[Path]) -> Iterator[Record]:
 def stamps_of(record: Record) -> set[int]:
     match record:
         case Reported():
-            return {reading.counts.ok for _, reading in record.readings}
+            # Counts of a calm window are held still in the journal; what ended since the last heartbeat is kept exactly.
+            return {reading.fresh_ok for _, reading in record.readings}
         case Outcomes():
             return {row.ok for row in record.rows}
         case _:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
@@ -61,17 +62,28 @@ def command(
 
     Exit code: 0 every limit holds, 1 one does not, 2 the file is not readable.
     """
-    logging.disable(logging.WARNING)
     found = read(file.read_text(encoding="utf-8"), name=str(file))
     names = tuple(contender or ("reachline",))
     wanted = jobs(_chosen(found, scenario or []), _contenders(names), seeds=seeds, mode=mode.value)
-    rows = _ordered(_run(wanted, processes), wanted, names)
+    with _quietly():
+        rows = _ordered(_run(wanted, processes), wanted, names)
     lines = _lines(rows)
     show(output, lines, _columns(), document=[_document(row) for row in rows])
     if output is Output.TABLE:
         print(*_bounds(rows), sep="\n")
     if any(line.broken for line in lines):
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the events of the parts that are simulated; those of this process are told again afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _chosen(found: Sequence[Scenario], names: Sequence[str]) -> tuple[Scenario, ...]:
