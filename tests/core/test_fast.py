@@ -10,6 +10,7 @@ import pytest
 from reachline.core.cusum import QUESTIONS
 from reachline.core.ledger import Ledger
 from reachline.core.rules import FAULT, FaultRules, Patience, QuorumRules, Rules, with_tables
+from reachline.core.severity import severity_milli
 from reachline.model import Gate, Health, LineId, Reading, VantageId, Version
 from reachline.testing import builders
 
@@ -116,6 +117,18 @@ def test_faults_grow_faster_the_nearer_a_line_is_to_failed() -> None:
 
     assert mild.ledger.rows[A].judgement.faults < hard.ledger.rows[A].judgement.faults <= 20 * FAULT
     assert mild.a == hard.a == (Health.DEGRADED, Gate.CLOSED)
+
+
+def test_one_sick_vantage_makes_no_degraded_line_lose_weight_faster() -> None:
+    world = healthy()
+    slow = WELL._replace(fresh_slow=1)
+
+    for _ in range(10):
+        world.tick(of_a={vantage: slow for vantage in FIVE[1:]} | {FIVE[0]: DEAD})
+
+    row = world.ledger.rows[A]
+    assert world.a == (Health.DEGRADED, Gate.CLOSED)
+    assert severity_milli(row.recent, (), QUESTIONS) < 500
 
 
 def test_what_only_the_business_sees_counts() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "question",
     "speaks_against",
     "suspicion",
+    "trimmed",
     "zone_of",
 ]
 
@@ -148,7 +149,7 @@ def asked(
 
     `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
     """
-    told = _trimmed(heard)
+    told = trimmed(heard)
     # Of those who are trusted fully the sum of what each adds is what their sum adds.
     whole = _together([calls, *[said.seen for said in told if said.trust == _TRUST]])
     doubted = [said for said in told if said.trust != _TRUST]
@@ -190,7 +191,7 @@ def loudest(seen: Evidence, questions: Sequence[Question]) -> str:
     return max(questions, key=lambda question: _worth(seen, question) * 1_000 // question.height).what
 
 
-def _trimmed(heard: Mapping[str, Said]) -> list[Said]:
+def trimmed(heard: Mapping[str, Said]) -> list[Said]:
     """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault.
 
     Whoever is fresh is counted, though it saw nothing new in this tick: rounds are rarer than ticks.

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from reachline.core.business import UNKNOWN, Business, Word
 from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
 from reachline.core.credit import Result
-from reachline.core.cusum import NOTHING, asked, speaks_against, zone_of
+from reachline.core.cusum import NOTHING, asked, speaks_against, trimmed, zone_of
 from reachline.core.poll import Poll
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped
@@ -171,7 +171,7 @@ class Hearing:
         heard = poll.heard(line, cast) if found.has_quorum else {}
         patience = 2 if found.is_lone else 1
         sums = asked(row.asked, heard, rules.questions, calls=calls, patience=patience)
-        recent = () if sums.is_calm else remembered(row.recent, heard.values(), calls)
+        recent = () if sums.is_calm else remembered(row.recent, trimmed(heard), calls)
         if sums != row.asked or recent != row.recent:
             row = row._replace(asked=sums, recent=recent)
         return row, zone_of(sums, rules.questions)
