@@ -285,9 +285,9 @@ def _refuse(
     for scope, seen in effects.items():
         if seen.leaves_nothing:
             told = f"no line of {scope.cluster} would carry traffic any more"
-            raise RefusedError(409, "nothing_left", told, "say `force` if that is meant")
+            raise RefusedError(409, "nothing_left", told, "say `force` (`--force` on the command line) if that is meant")
     asked = {line.id for lines in found.values() for line in lines}
     waiting = {line for seen in effects.values() for line in seen.waiting}
     if order.action is Action.OPEN and asked <= waiting:
         told = f"{order.target} is the last to carry traffic in its cluster"
-        raise RefusedError(409, "last_line", told, "bring another line back first, or say `force`")
+        raise RefusedError(409, "last_line", told, "bring another line back first, or say `force` (`--force` on the command line)")
