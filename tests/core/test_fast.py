@@ -124,7 +124,7 @@ def test_one_sick_vantage_makes_no_degraded_line_lose_weight_faster() -> None:
     slow = WELL._replace(fresh_slow=1)
 
     for _ in range(10):
-        world.tick(of_a={vantage: slow for vantage in FIVE[1:]} | {FIVE[0]: DEAD})
+        world.tick(of_a=dict.fromkeys(FIVE[1:], slow) | {FIVE[0]: DEAD})
 
     row = world.ledger.rows[A]
     assert world.a == (Health.DEGRADED, Gate.CLOSED)
