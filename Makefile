@@ -24,7 +24,7 @@ FAST := not (real or e2e or browser or alone or slow)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
+.PHONY: help run test test-whole test-aside check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
         $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean
 
 help: ## this list
@@ -35,10 +35,18 @@ help: ## this list
 run: setup ## the demo: a center, agents, services with faults, an SDK, the console
 	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
 
-test: setup-dev parts lint types imports ## everything, real parts included
+test: setup-dev parts lint imports ## everything, real parts included
 	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
 	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
-	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
+	@# Whole processes and real parts mostly wait. What only computes fills the gaps, and never comes before them.
+	@$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-whole test-aside
+
+test-whole:
+	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone and not ($(FAST))" $(ARGS) || [ $$? = 5 ]
+
+test-aside:
+	tools/aside $(BIN)/mypy
+	tools/aside $(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS) || [ $$? = 5 ]
 
 # -------------------------------------------------------------------------------------------------------- while working
 
