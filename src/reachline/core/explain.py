@@ -11,6 +11,7 @@ from typing import Final
 
 from reachline.core import quoting, words
 from reachline.core.breaker import Breaker
+from reachline.core.drill import is_played
 from reachline.core.guard import LAST_LINE
 from reachline.core.ledger import LineView
 from reachline.core.orders import Action, Order
@@ -122,6 +123,11 @@ def _votes(milli: int) -> str:
 def _next(view: LineView, rules: Rules, now_ms: int) -> tuple[int | None, str]:
     """When something happens by itself, and what."""
     breaker, row = view.row.breaker, view.row
+    if breaker.gate is Gate.OPEN and is_played(row):
+        return (
+            next((order.until_ms for order in view.orders if order.number == row.obeys.drill), None),
+            f"order {row.obeys.drill}, a drill, ends; then it stands as its own evidence says",
+        )
     match breaker.gate:
         case Gate.OPEN if row.obeys.forced:
             ends = (
@@ -217,9 +223,17 @@ def _otherwise(view: LineView, rules: Rules) -> tuple[str, ...]:
             found.append("while most vantages call it degraded, the window neither passes nor fails")
     if row.blind:
         found.append(f"{needed(view.tally.configured)} fresh vantages would let it be judged again")
+    return (*found, *_lifted(view))
+
+
+def _lifted(view: LineView) -> list[str]:
+    """What orders it follows that somebody may end."""
+    row, found = view.row, []
     if view.line.drained:
         drains = [f"undo {order.number}" for order in view.orders if order.action is Action.DRAIN]
         found.append(f"an operator ends the draining (`{' and '.join(drains) or 'drained: false'}`)")
+    if row.obeys.drill:
+        found.append(f"an operator ends the drill (`undo {row.obeys.drill}`)")
     if row.obeys.forced:
         found.append(f"an operator ends order {row.obeys.gate}, which keeps it {_KEPT[row.obeys.forced]}")
-    return tuple(found)
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reachline.core import freeze, looking, offered
 from reachline.core.board import Board
+from reachline.core.drill import acted
 from reachline.core.groups import Groups
 from reachline.core.hearing import Hearing, Told, named
 from reachline.core.obey import Turned, overruled, turned
@@ -216,8 +217,11 @@ class Ledger:
 
     def _step(self, line: LineId, told: Told, now_ms: int) -> Stepped:
         """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
-        done = step(line, told.row, told.found, votes=told.votes, now_ms=now_ms, rules=self.rules)
-        done = overruled(named(done, told))
+        done = acted(self, line, told, now_ms)
+        if done is None:
+            done = step(line, told.row, told.found, votes=told.votes, now_ms=now_ms, rules=self.rules)
+            done = named(done, told)
+        done = overruled(done)
         blind = self.poll.is_blind(line, now_ms, self.rules)
         if blind is done.row.blind:
             return done

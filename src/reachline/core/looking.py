@@ -16,12 +16,12 @@ from reachline.core.rules import Rules
 from reachline.core.sealed import packed
 from reachline.core.tick import LineView
 from reachline.core.trust import WHOLE
-from reachline.model import LineId
+from reachline.model import Gate, LineId
 
 if TYPE_CHECKING:
     from reachline.core.ledger import Ledger
 
-__all__ = ["deadline", "due", "restless", "seal", "unquiet", "view"]
+__all__ = ["deadline", "drilled", "due", "restless", "seal", "unquiet", "view"]
 
 
 def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
@@ -54,6 +54,8 @@ def deadline(ledger: Ledger) -> int | None:
     moments += [heard + ledger.rules.quorum.blind_ms for heard in list(seen)[:1]]
     if (ends := next_ms(ledger.book)) is not None:
         moments.append(ends)
+    played = (ledger.rows[line] for line in drilled(ledger))
+    moments += [row.judged_ms + ledger.rules.tick_ms for row in played if row.breaker.gate is Gate.CLOSED]
     return min(moments, default=None)
 
 
@@ -64,12 +66,17 @@ def unquiet(ledger: Ledger, troubled: AbstractSet[LineId]) -> set[LineId]:
 
 
 def due(ledger: Ledger, now_ms: int) -> set[LineId]:
-    """Lines whose own deadline has come, and those that have just gone blind."""
+    """Lines whose own deadline has come, those that have just gone blind, and those that a drill is played on."""
     rows, rules = ledger.rows, ledger.rules
     # A quiet line's breaker has nothing to wait for.
     moving = [line for line in ledger.restless if rows[line].breaker is not CLOSED]
     found = {line for line in moving if (at := due_ms(rows[line], rules)) is not None and at <= now_ms}
-    return found | {line for line in ledger.poll.silent(now_ms, rules) if not rows[line].blind}
+    return found | drilled(ledger) | {line for line in ledger.poll.silent(now_ms, rules) if not rows[line].blind}
+
+
+def drilled(ledger: Ledger) -> set[LineId]:
+    """Lines that a drill names: its verdict needs no news."""
+    return {line for line, obeys in ledger.wanted.items() if obeys.drill}
 
 
 def restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:

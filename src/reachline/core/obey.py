@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from reachline.core.breaker import Breaker
+from reachline.core.drill import OVER, let_go
 from reachline.core.guard import badness
 from reachline.core.judge import after_close, at_trial
 from reachline.core.orders import NOTHING, Book, Obeys, Order, order_of
@@ -57,7 +58,7 @@ def turned(
     waiting = _waiting(book, differ, lines, rows, rules)
     asked = {line: obeys._replace(gate=0, forced="") if line in waiting else obeys for line, obeys in differ.items()}
     return {
-        line: _turned(book, rows[line], obeys, rules.patience, now_ms)
+        line: _turned(book, rows[line], obeys, rules, now_ms)
         for line, obeys in asked.items()
         if obeys != rows[line].obeys
     }
@@ -100,9 +101,13 @@ def _takes_away(row: Row, line: Line) -> bool:
     return row.breaker.gate is not Gate.OPEN and not line.drained
 
 
-def _turned(book: Book, row: Row, obeys: Obeys, patience: Patience, now_ms: int) -> Turned:
+def _turned(book: Book, row: Row, obeys: Obeys, rules: Rules, now_ms: int) -> Turned:
     was, rule, number = row.obeys, "operator.ended", 0
-    after = row._replace(obeys=obeys)
+    after, patience = row._replace(obeys=obeys), rules.patience
+    if obeys.drill != was.drill:
+        rule, number = ("", obeys.drill) if obeys.drill else (OVER, 0)
+        if not obeys.drill:
+            after = let_go(after, patience=patience, blind_ms=rules.quorum.blind_ms, now_ms=now_ms)
     if obeys.weight != was.weight and (order := order_of(book, obeys.weight)):
         rule, number = f"operator.{order.action.value}", order.number
     if obeys.drain != was.drain:

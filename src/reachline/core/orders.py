@@ -37,13 +37,16 @@ _STANDBY_MILLI: Final = 50
 
 
 class Action(StrEnum):
-    """What an order does to a line. The first two change what it weighs, the last two what its breaker admits."""
+    """What an order does to a line: the first three change what it weighs, the next two what its breaker admits, a drill what
+    is held of it.
+    """
 
     DRAIN = "drain"
     WEIGHT = "weight"
     STANDBY = "standby"
     OPEN = "open"
     CLOSE = "close"
+    DRILL = "drill"
 
 
 class Order(NamedTuple):
@@ -62,6 +65,10 @@ class Order(NamedTuple):
     """Points; of a `weight` order only."""
     force: bool = False
     """Also where it leaves a cluster without any line that carries traffic."""
+    slow_ms: int = 0
+    """Of a drill: answers are held to take this long; 0: the line is held to have failed."""
+    margin_milli: int = 0
+    """Of a drill: it ends once calls fail by more than this more than before, in 1/1000."""
 
 
 class Book(NamedTuple):
@@ -78,6 +85,7 @@ class Obeys(NamedTuple):
     weight: int = 0
     gate: int = 0
     forced: str = ""
+    drill: int = 0
 
 
 NOBODY: Final = Book()
@@ -155,8 +163,9 @@ def _newest(orders: Sequence[Order], *actions: Action) -> Order | None:
 def _obeys(orders: Sequence[Order]) -> Obeys:
     drain, weight = _newest(orders, Action.DRAIN), _newest(orders, Action.WEIGHT, Action.STANDBY)
     gate = _newest(orders, Action.OPEN, Action.CLOSE)
-    numbers = [order.number if order else 0 for order in (drain, weight, gate)]
-    return Obeys(numbers[0], numbers[1], numbers[2], gate.action.value if gate else "")
+    drill = _newest(orders, Action.DRILL)
+    numbers = [order.number if order else 0 for order in (drain, weight, gate, drill)]
+    return Obeys(numbers[0], numbers[1], numbers[2], gate.action.value if gate else "", numbers[3])
 
 
 def _under(line: Line, orders: Sequence[Order], policy: Sequence[str]) -> Line:

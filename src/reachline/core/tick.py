@@ -68,7 +68,7 @@ def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules
     done, heard = taken.steps.get(line), taken.told.get(line)
     tally = heard.found if heard and line in taken.fresh else None
     told = taken.ordered.get(line)
-    order = (told.order if told else 0) or row.obeys.gate
+    order = (told.order if told else 0) or row.obeys.gate or row.obeys.drill
     facts = facts_of(taken.before.get(line, row), row, tally, due_ms(row, rules), rules)
     facts += business_facts(heard) if heard else ()
     return Change(
