@@ -209,6 +209,8 @@ class Line:
     capacity: int | None = None
     drained: bool = False
     vantages: frozenset[VantageId] = frozenset()
+    region: str = ""
+    """Where the endpoint stands, for the plan across regions; empty: in none that is named."""
 
     @property
     def identity(self) -> str:

@@ -115,6 +115,7 @@ def _thaw_line(record: dict[str, Any]) -> Line:
         capacity=record["capacity"],
         drained=record["drained"],
         vantages=frozenset(map(VantageId, record["vantages"])),
+        region=record.get("region", ""),
     )
 
 

@@ -9,7 +9,7 @@ least cost, grown level by level, so the plan is the optimum and not a guess at 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 __all__ = ["Claim", "Placed", "Plan", "place"]
@@ -18,14 +18,14 @@ _WHOLE: Final = 1_000_000
 """A degree of service, in millionths: a cluster of a million calls a second is still shed to one call."""
 _FAR: Final = 1
 """What a call costs away from home. Distances between regions are not known, so all that is away is equally far."""
-_NEVER: Final = 2
+_NEVER: Final = 2 * _FAR
 """More than any move costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What one cluster wants: `calls` a second, how much of it each region's lines of the cluster can take (`rooms`; a region
-    that is not named has no line of it), and the region it is served in while nothing is scarce.
+    that is not named has no line of it), and where it is at home: in one region, or by `usual` calls a second in several.
     """
 
     cluster: str
@@ -34,6 +34,8 @@ class Claim:
     home: str = ""
     priority: int = 0
     """Higher is served first."""
+    usual: Mapping[str, int] = field(default_factory=dict)
+    """What it has in each region while nothing is scarce: so much is at home there. Empty: all of it is, in `home`."""
 
 
 class Placed(NamedTuple):
@@ -78,7 +80,7 @@ def _check(claims: Sequence[Claim], rooms: Mapping[str, int]) -> None:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{twice[0]}: claims twice")
     for claim in claims:
-        if claim.calls < 0 or min(claim.rooms.values(), default=0) < 0:
+        if claim.calls < 0 or min((*claim.rooms.values(), *claim.usual.values()), default=0) < 0:
             raise ValueError(f"{claim.cluster}: calls and rooms are 0 or more")
     if less := sorted(region for region, room in rooms.items() if room < 0):
         raise ValueError(f"{less[0]}: a region's room is 0 or more")
@@ -117,16 +119,14 @@ class _Net:
         self.regions = tuple(sorted(rooms))
         self.calls = [claim.calls for claim in claims]
         self.own = [[claim.rooms.get(region, 0) for region in self.regions] for claim in claims]
-        self.cost = [
-            [_FAR if claim.home and region != claim.home else 0 for region in self.regions] for claim in claims
-        ]
+        self.near = [[_near(claim, region) for region in self.regions] for claim in claims]
         self.placed = [[0] * len(self.regions) for _ in claims]
         self.left = [rooms[region] for region in self.regions]
 
     def copy(self) -> _Net:
         """Another one to try something on."""
         other = object.__new__(_Net)
-        other.regions, other.calls, other.own, other.cost = self.regions, self.calls, self.own, self.cost
+        other.regions, other.calls, other.own, other.near = self.regions, self.calls, self.own, self.near
         other.placed, other.left = [list(row) for row in self.placed], list(self.left)
         return other
 
@@ -153,8 +153,8 @@ class _Net:
             return 0
         takers, displaced = path, list(zip(path[1:], path, strict=False))
         room = min(most, self.left[path[-1][1]])
-        room = min(room, *(self.own[who][where] - self.placed[who][where] for who, where in takers))
-        room = min([room, *(self.placed[who][before] for (who, _), (_, before) in displaced)])
+        room = min(room, *(self._more(who, where) for who, where in takers))
+        room = min([room, *(self._less(who, before) for (who, _), (_, before) in displaced)])
         for who, where in takers:
             self.placed[who][where] += room
         for (who, _), (_, before) in displaced:
@@ -162,11 +162,29 @@ class _Net:
         self.left[path[-1][1]] -= room
         return room
 
+    def _more(self, who: int, where: int) -> int:
+        """Calls that the claim can take there at what the next one costs."""
+        placed, near, own = self.placed[who][where], self.near[who][where], self.own[who][where]
+        return min(near, own) - placed if placed < near else own - placed
+
+    def _less(self, who: int, where: int) -> int:
+        """Calls that the claim can leave there for what the last one costs."""
+        placed, near = self.placed[who][where], self.near[who][where]
+        return placed - near if placed > near else placed
+
+    def _cost(self, who: int, where: int) -> int:
+        """Of one call more there."""
+        return _FAR if self.placed[who][where] >= self.near[who][where] else 0
+
+    def _saved(self, who: int, where: int) -> int:
+        """By one call less there."""
+        return _FAR if self.placed[who][where] > self.near[who][where] else 0
+
     def _cheapest(self, place: int) -> list[tuple[int, int]] | None:
         """The cheapest way to room for one more call, as (claim, the region it takes): the first one is the claim itself, each
         further one makes room for the one before it by moving on. None where there is no room to be had.
         """
-        ways = {where: (self.cost[place][where], None, place) for where in self._open_to(place)}
+        ways = {where: (self._cost(place, where), None, place) for where in self._open_to(place)}
         best: dict[int, tuple[int, int | None, int]] = dict(ways)
         moves = self._moves()
         for _ in self.regions:
@@ -193,10 +211,17 @@ class _Net:
         for who, placed in enumerate(self.placed):
             for here in (where for where, calls in enumerate(placed) if calls):
                 for there in self._open_to(who):
-                    cost = self.cost[who][there] - self.cost[who][here]
+                    cost = self._cost(who, there) - self._saved(who, here)
                     if there != here and (cost, who) < found.get((here, there), (_NEVER, 0)):
                         found[here, there] = (cost, who)
         return found
+
+
+def _near(claim: Claim, region: str) -> int:
+    """How many of its calls are at home there."""
+    if claim.usual:
+        return claim.usual.get(region, 0)
+    return claim.calls if claim.home in ("", region) else 0
 
 
 def _back(best: Mapping[int, tuple[int, int | None, int]], end: int) -> list[tuple[int, int]]:

@@ -125,7 +125,7 @@ class BusinessRules(NamedTuple):
     """z by which a line must be worse than the others for a service's failing to be its own: two-sided 99.9 %."""
 
 
-SHADOWS: Final = ("breaker", "faults", "groups", "capacity", "guard", "business", "local")
+SHADOWS: Final = ("breaker", "faults", "groups", "capacity", "guard", "business", "local", "regions")
 """Rules that may judge and record without acting; each is asked for by `Rules.acts`."""
 
 
@@ -156,6 +156,10 @@ class Rules:
     shadowed: tuple[str, ...] = ()
     """Of `SHADOWS`, those that do not act."""
     guard: GuardRules = GuardRules()
+    priority: int = 0
+    """Of the cluster among all, higher first, for the plan across regions…"""
+    regions: tuple[tuple[str, int], ...] = ()
+    """…and calls a second that regions carry in all, where the document says so, by name."""
 
     def acts(self, rule: str) -> bool:
         """Whether this rule of `SHADOWS` changes what is published, rather than only being recorded."""
@@ -205,5 +209,6 @@ def _assemble(document: Mapping[str, Any]) -> Rules:
     flat["limits"] = tuple(Limit(*item) for item in document.get("limits", ()))
     flat["questions"] = tuple(Question(Zone(zone), *rest) for zone, *rest in document.get("questions", ()))
     flat["shadowed"] = tuple(document.get("shadowed", ()))
+    flat["regions"] = tuple((region, calls) for region, calls in document.get("regions", ()))
     flat["policy"] = tuple(document.get("policy", ("weighted",)))
     return replace(Rules(), **flat, **parts)

@@ -181,6 +181,7 @@ def shown_line(line: Line) -> dict[str, object]:
         "capacity": line.capacity,
         "drained": line.drained,
         "vantages": flat(line.vantages),
+        "region": line.region,
     }
 
 

@@ -33,6 +33,7 @@ def checked(document: Document) -> Iterator[Finding]:
     yield from _ladder(document, ())
     yield from _stack(document, ())
     yield from _center(document)
+    yield from _regions(document)
     for name, cluster in document.clusters.items():
         path = ("clusters", name)
         found = effective(document, name)
@@ -48,6 +49,16 @@ def checked(document: Document) -> Iterator[Finding]:
         yield from _proxies(cluster, found, path)
         yield from _probes(cluster, found, path)
         yield from _marks(cluster, found, path)
+
+
+def _regions(document: Document) -> Iterator[Finding]:
+    """A region's capacity says nothing where no line stands in it: most likely one of both names is mistyped."""
+    named = sorted({line.region for cluster in document.clusters.values() for line in cluster.lines.values()} - {""})
+    for name in document.regions:
+        if name not in named:
+            near = nearest(name, named)
+            hint = f"did you mean {near}?" if near else f"give lines region: {name}, or drop it"
+            yield Finding(path=("regions", name), rule="no line stands in this region", hint=hint, is_error=False)
 
 
 def _twice(layer: Tunable, path: Path) -> Iterator[Finding]:

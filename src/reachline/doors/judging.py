@@ -196,6 +196,9 @@ class Enforce(Settings):
     guard: bool = Field(True, description="False: nothing holds automation back from opening the last lines.")
     business: bool = Field(True, description="False: the business's own evidence never overrides the vantages.")
     local: bool = Field(True, description="False: clients count failures, and take no line out by themselves.")
+    regions: bool = Field(
+        True, description="False: a plan across regions is made and shown, and clients are not told of it."
+    )
 
 
 def enforced(value: object) -> object:

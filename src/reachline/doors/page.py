@@ -27,6 +27,7 @@ from reachline.doors.settings import (
     LineSettings,
     LocalitySettings,
     MeshSettings,
+    RegionSettings,
     Tls,
     Tunable,
 )
@@ -68,6 +69,7 @@ _NAMES: Final[Mapping[type[BaseModel], str]] = {
     Document: "The document",
     Cluster: "clusters.NAME",
     LineSettings: "clusters.NAME.lines.NAME",
+    RegionSettings: "regions.NAME",
     AgentSettings: "agents.NAME",
     LocalitySettings: "agents.NAME.locality",
     MeshSettings: "mesh",
@@ -97,7 +99,10 @@ def markdown() -> str:
             {name: dict(_effective(preset=name)) for name in PRESETS},
         ),
         _classes(),
-        *(_block(_NAMES[model], model) for model in (AgentSettings, LocalitySettings, MeshSettings, Center, Tls)),
+        *(
+            _block(_NAMES[model], model)
+            for model in (RegionSettings, AgentSettings, LocalitySettings, MeshSettings, Center, Tls)
+        ),
     ]
     return "\n".join(blocks)
 

@@ -86,7 +86,14 @@ def rules(document: Document, cluster: str) -> Rules:
         shadowed=shadowed,
         guard=_guard(found),
         business=_business(found),
+        priority=document.clusters[cluster].priority,
+        regions=_regions(document),
     )
+
+
+def _regions(document: Document) -> tuple[tuple[str, int], ...]:
+    """What the document says that regions carry, by name."""
+    return tuple((name, each.capacity) for name, each in sorted(document.regions.items()) if each.capacity is not None)
 
 
 def _ms(seconds: float) -> int:
@@ -213,6 +220,7 @@ def _line(document: Document, cluster: str, name: str, line: LineSettings, origi
         capacity=line.capacity,
         drained=line.drained,
         vantages=frozenset(map(VantageId, voters)),
+        region=line.region,
     )
 
 

@@ -15,6 +15,7 @@ from reachline.doors.addresses import (
     Bind,
     Name,
     OptionalIp,
+    OptionalName,
     Target,
     derived_names,
     parse_target,
@@ -61,6 +62,7 @@ __all__ = [
     "Patience",
     "PolicyName",
     "Recovery",
+    "RegionSettings",
     "RoleName",
     "Tls",
     "Tunable",
@@ -133,6 +135,9 @@ class LineSettings(Settings):
         (),
         alias="from",
         description="Zones it is seen from, each a line of its own (@zone). Unset: every agent sees the same line.",
+    )
+    region: OptionalName = Field(
+        "", description="Where the other side stands. Lines that name one take part in the plan across regions."
     )
     drained: bool = Field(False, description="True: probed and judged, but given no traffic.")
 
@@ -217,7 +222,21 @@ class Cluster(Tunable):
 
     lines: _Lines = Field(description="A list of URLs, or a mapping of names to lines.")
     priority: int = Field(
-        0, ge=0, le=1_000, description="Business priority, higher first. Kept and shown; 0 until it is given."
+        0,
+        ge=0,
+        le=1_000,
+        description="Business priority, higher first: who is carried when regions do not carry everything. 0 until it is given.",
+    )
+
+
+class RegionSettings(Settings):
+    """One region that lines stand in: what it carries is shared among clusters by their priority."""
+
+    capacity: int | None = Field(
+        None,
+        ge=1,
+        le=10**9,
+        description="Calls a second it carries in all, whatever its lines could. Unset: the sum of its lines' capacities.",
     )
 
 
@@ -262,6 +281,9 @@ class Document(Tunable):
         0, ge=0, description="Of every chance in a decision (cooldown jitter): the same seed replays the same."
     )
     clusters: Annotated[dict[Name, Cluster], Field(min_length=1)] = Field(description="What is watched, by name.")
+    regions: dict[Name, RegionSettings] = Field(
+        default_factory=dict, description="What regions carry in all, by the names that lines say."
+    )
     agents: dict[Name, AgentSettings] = Field(
         default_factory=dict, description="The vantages that are expected. Without them whoever joins counts."
     )
