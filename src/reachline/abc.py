@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from random import Random
 from typing import Final, Protocol
 
-from reachline.model import Endpoint, Failure, Seconds, Standing
+from reachline.members import Update
+from reachline.model import Failure, Seconds, Standing
 
 __all__ = ["API", "Discovery", "Picker", "Talk", "Transport"]
 
@@ -28,10 +29,14 @@ class Talk(Protocol):
 
 
 class Discovery(Protocol):
-    """Where endpoints come from."""
+    """Where a cluster's endpoints come from."""
 
-    def watch(self) -> AsyncIterator[Sequence[Endpoint]]:
-        """Every change as the whole new set, duplicates removed."""
+    def watch(self) -> AsyncGenerator[Update, None]:
+        """Every change, what is there at the start first; ends only where nothing can ever change.
+
+        The first one comes within bounded time, empty and with its `trouble` where nothing was found. Close it
+        (`contextlib.aclosing`) where you leave it early.
+        """
 
 
 class Picker(Protocol):
