@@ -55,13 +55,13 @@ class Orders:
                 known = self._given.get(order.number) or Given(order=order, scopes=())
                 scopes = tuple(dict.fromkeys((*known.scopes, scope)))
                 self._given[order.number] = replace(known, order=order, scopes=scopes)
-        self._giving = asyncio.Lock()
-        """Guards nothing but the order of requests: what one foresees holds when it is carried out."""
+        self.giving = asyncio.Lock()
+        """Guards nothing but the order of requests, those for drills too: what one foresees holds when it is carried out."""
 
     async def place(self, asked: Asked, *, dry_run: bool, principal: Principal = LOCAL) -> ordering.PlacedDocument:
         """The order, in force at the next tick, with what it does; RefusedError where it cannot be."""
-        async with self._giving:
-            found = self._found(asked.target)
+        async with self.giving:
+            found = self.found(asked.target)
             if asked.action is None:
                 return await self._undrain(asked, found, dry_run=dry_run, principal=principal)
             if len(self.in_force()) >= _MOST:
@@ -71,7 +71,7 @@ class Orders:
             _refuse(order, found, effects, force=asked.force)
             journalled = True
             if not dry_run:
-                journalled = await self._give(order, tuple(found))
+                journalled = await self.give(order, tuple(found))
             rows = [] if dry_run else [self._row(self._given[order.number])]
             return self._document(rows, effects, dry_run=dry_run, journalled=journalled)
 
@@ -79,7 +79,7 @@ class Orders:
         self, number: int, *, reason: str = "", dry_run: bool = False, principal: Principal = LOCAL
     ) -> ordering.PlacedDocument:
         """The order ends at the next tick; RefusedError where there is none of that number in force."""
-        async with self._giving:
+        async with self.giving:
             known = self._given.get(number)
             if known is None:
                 numbers = ", ".join(str(one.order.number) for one in self.in_force()[-10:]) or "none"
@@ -129,28 +129,36 @@ class Orders:
         numbers = tuple(one.order.number for one in ending)
         scopes = {scope for one in ending for scope in one.scopes if scope in self._owner.ledgers}
         effects = await self._foreseen(dict.fromkeys(sorted(scopes, key=str), _Wanted(None, numbers)))
-        journalled, now_ms = True, self._board.clock()
+        journalled = True
         if not dry_run:
-            last = 0
-            for one in ending:
-                for scope in one.scopes:
-                    if scope in self._owner.ledgers:
-                        undone = Undone(scope=scope, at_ms=now_ms, number=one.order.number, by=principal, why=why)
-                        last = self._owner.told(undone)
-                ended = replace(one, undone_ms=now_ms, undone_by=principal, undone_why=why)
-                self._given[one.order.number] = ended
-                log.info("order_undone", extra={"order": one.order.number, "principal": principal, "reason": why})
+            # It may have been ended by itself since, while effects were worked out: then it is not ended again.
+            last = max((self.ended(number, by=principal, why=why) for number in numbers), default=0)
             journalled = await self._owner.disk.stored(last)
         rows = [self._row(self._given[number]) for number in numbers]
         return self._document(rows, effects, dry_run=dry_run, journalled=journalled)
 
-    def _order(self, asked: Asked, principal: Principal) -> Order:
-        """The order with the next number; numbers of clusters that have left the document are not used again either."""
-        now_ms = self._board.clock()
+    def ended(self, number: int, *, by: Principal, why: str) -> int:
+        """The order ends at the next tick; the journal's sequence number, 0 where it was not in force any more."""
+        one, now_ms, last = self._given[number], self._board.clock(), 0
+        if one.ended_ms(now_ms) is not None:
+            return 0
+        for scope in one.scopes:
+            if scope in self._owner.ledgers:
+                last = self._owner.told(Undone(scope=scope, at_ms=now_ms, number=number, by=by, why=why))
+        self._given[number] = replace(one, undone_ms=now_ms, undone_by=by, undone_why=why)
+        log.info("order_undone", extra={"order": number, "principal": by, "reason": why})
+        return last
+
+    def next_number(self) -> int:
+        """The next order's; numbers of clusters that have left the document are not used again either."""
         last = max((ledger.book.last for ledger in self._owner.ledgers.values()), default=0)
+        return max(last, *self._given, 0) + 1
+
+    def _order(self, asked: Asked, principal: Principal) -> Order:
+        now_ms = self._board.clock()
         assert asked.action is not None
         return Order(
-            number=max(last, *self._given, 0) + 1,
+            number=self.next_number(),
             action=asked.action,
             target=asked.target,
             by=principal,
@@ -161,8 +169,8 @@ class Orders:
             force=asked.force,
         )
 
-    async def _give(self, order: Order, scopes: tuple[Scope, ...]) -> bool:
-        """Whether the journal has it; it is in force either way."""
+    async def give(self, order: Order, scopes: tuple[Scope, ...]) -> bool:
+        """Give the order; whether the journal has it; it is in force either way."""
         last, there = 0, tuple(scope for scope in scopes if scope in self._owner.ledgers)
         now_ms = self._board.clock()
         for scope in there:
@@ -189,7 +197,7 @@ class Orders:
         copies = {scope: twin(self._owner.ledgers[scope]) for scope in wanted}
         return {scope: await asyncio.to_thread(_look, copies[scope], one, now_ms) for scope, one in wanted.items()}
 
-    def _found(self, target: str) -> dict[Scope, tuple[Line, ...]]:
+    def found(self, target: str) -> dict[Scope, tuple[Line, ...]]:
         """The lines that a target names, by scope; 404 with the nearest names where there are none."""
         found = {scope: lines for scope, ledger in self._ledgers() if (lines := reaches(target, ledger.told.values()))}
         if found:
@@ -285,9 +293,13 @@ def _refuse(
     for scope, seen in effects.items():
         if seen.leaves_nothing:
             told = f"no line of {scope.cluster} would carry traffic any more"
-            raise RefusedError(409, "nothing_left", told, "say `force` (`--force` on the command line) if that is meant")
+            raise RefusedError(
+                409, "nothing_left", told, "say `force` (`--force` on the command line) if that is meant"
+            )
     asked = {line.id for lines in found.values() for line in lines}
     waiting = {line for seen in effects.values() for line in seen.waiting}
     if order.action is Action.OPEN and asked <= waiting:
         told = f"{order.target} is the last to carry traffic in its cluster"
-        raise RefusedError(409, "last_line", told, "bring another line back first, or say `force` (`--force` on the command line)")
+        raise RefusedError(
+            409, "last_line", told, "bring another line back first, or say `force` (`--force` on the command line)"
+        )

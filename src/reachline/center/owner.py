@@ -79,7 +79,9 @@ class Owner:
         self._named: dict[Scope, frozenset[VantageId]] = {}
         self._wake = asyncio.Event()
         self.published: Callable[[], None] = lambda: None
-        """Called after every publication: who keeps hints for agents looks again."""
+        """Called after every publication: who keeps hints for agents looks again…"""
+        self.heard: Callable[[Record], None] = lambda _: None
+        """…and this with everything that the journal is told, in its order."""
 
     # -- evidence ------------------------------------------------------------------------------------------------
 
@@ -369,7 +371,9 @@ class Owner:
     # -- the journal ---------------------------------------------------------------------------------------------
 
     def _append(self, record: Record) -> int:
-        return self._journal.append(record)
+        number = self._journal.append(record)
+        self.heard(record)
+        return number
 
 
 def _version(snapshot: Snapshot) -> Version:

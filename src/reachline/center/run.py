@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from reachline.center.api.app import application
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board, ConfigStatus
+from reachline.center.drills import Drills
 from reachline.center.explained import Explainer
 from reachline.center.hold import Hold
 from reachline.center.incidents import earlier
@@ -39,6 +40,7 @@ from reachline.doors.settings import Document
 from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, kernel, rpc
+from reachline.store.drills import watched
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.store.orders import given
 from reachline.wire.frame import Plan
@@ -87,6 +89,7 @@ class _Parts(NamedTuple):
     stream: Stream
     owner: Owner
     orders: Orders
+    drills: Drills
     intake: Intake
     documents: Documents
     mesh: Meshing
@@ -174,7 +177,9 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     holds = {scope: Hold(since_ms=now_ms) for scope in ledgers if scope in recovered.ledgers}
     owner = Owner(board=board, stream=stream, journal=journal, ledgers=ledgers, holds=holds)
     owner.begin(wanted)
-    orders = Orders(owner=owner, board=board, past=given(document.center.journal))
+    past = given(document.center.journal)
+    orders = Orders(owner=owner, board=board, past=past)
+    drills = Drills(owner=owner, board=board, orders=orders, watch=watched(document.center.journal, past))
     documents = Documents(document, options.source, options.environ, board)
     mesh = Meshing(os.urandom(KEY), roster)
     mesh.reconfigure(_mesh(document))
@@ -189,7 +194,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         options.adopted(document)
 
     documents.apply = apply
-    return _Parts(board, stream, owner, orders, intake, documents, mesh)
+    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh)
 
 
 def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> Intake:
@@ -285,6 +290,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         board=parts.board,
         owner=parts.owner,
         orders=parts.orders,
+        drills=parts.drills,
         stream=parts.stream,
         document=lambda: parts.documents.current,
         explain=explainer.explain,

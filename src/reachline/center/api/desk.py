@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reachline.center.board import Board
+from reachline.center.drills import Drills
 from reachline.center.mesh import MeshSeen
 from reachline.center.orders import Orders
 from reachline.center.owner import Owner
@@ -24,6 +25,7 @@ class Desk:
     board: Board
     owner: Owner
     orders: Orders
+    drills: Drills
     stream: Stream
     document: Callable[[], Document]
     explain: Callable[[LineId, Seconds | None], Awaitable[Mapping[str, object]]]
