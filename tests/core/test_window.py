@@ -480,3 +480,18 @@ def test_a_center_that_adds_up_is_told_at_once_of_a_failure_or_two_slow_answers(
         probed.record(0.0, None if rtt else Failure.TIMEOUT, rtt)
 
     assert probed.is_telling is telling
+
+
+@given(attempts=ATTEMPTS, waits=st.lists(st.floats(0, 90), min_size=1, max_size=5), size=st.integers(1, 40))
+def test_a_reading_that_goes_on_from_the_last_one_is_the_one_made_anew(
+    attempts: list, waits: list[float], size: int
+) -> None:
+    probed, now, last = window(size=size, age=60.0), 0.0, None
+    for number, (gap, failure, rtt, late, sent) in enumerate(attempts[:30]):
+        now += gap
+        probed.record(now, failure, rtt, late=late, sent=sent, lost=sent - 1, number=number)
+        for wait in waits if number % 3 == 0 else ():
+            now += wait
+            assert probed.reading(now, last) == read(probed, now)
+            last = probed.reading(now, last)
+            probed.settle()

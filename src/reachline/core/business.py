@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from reachline.core.cusum import NOTHING, Evidence
 from reachline.core.rules import BusinessRules, Limit, Rules
-from reachline.core.scope import NONE, Cause, Key, Seen, causes, is_kept, is_suspect, of_outcome, summed
+from reachline.core.scope import Cause, Key, Seen, causes, is_kept, is_suspect, of_outcome, summed
 from reachline.core.zone import is_over
 from reachline.model import LineId, Outcome, Zone
 
@@ -59,11 +59,17 @@ class Span:
 
     def add(self, line: LineId, key: Key, seen: Seen) -> None:
         """These calls too."""
-        rows = self.rows.setdefault(line, {})
-        rows[key] = rows[key].plus(seen) if key in rows else seen
-        self.sums[line] = self.sums[line].plus(seen) if line in self.sums else seen
-        self.services[key[1]] = self.services.get(key[1], NONE).plus(seen)
-        self.clients.add(key[0])
+        rows = self.rows.get(line)
+        if rows is None:
+            rows = self.rows[line] = {}
+        was = rows.get(key)
+        rows[key] = seen if was is None else was.plus(seen)
+        client, service = key
+        whole = self.sums.get(line)
+        self.sums[line] = seen if whole is None else whole.plus(seen)
+        served = self.services.get(service)
+        self.services[service] = seen if served is None else served.plus(seen)
+        self.clients.add(client)
 
 
 def limits_of(rules: Rules) -> tuple[Limit, ...]:

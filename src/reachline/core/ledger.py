@@ -94,13 +94,20 @@ class Ledger:
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:
         """What one client's calls came to: counted into trial windows, and evidence of the business's own."""
+        calls = 0
         for seen in rows:
-            row = self.rows.get(seen.line)
+            line = seen.line
+            row = self.rows.get(line)
             if row is not None:
-                self._put(seen.line, called(row, seen, now_ms, self.rules))
-                self.called.add(seen.line)
+                after = called(row, seen, now_ms, self.rules)
+                if after.breaker is row.breaker:  # then it is as quiet as before
+                    self.rows[line] = after
+                else:
+                    self._put(line, after)
+                self.called.add(line)
                 self.hearing.outcome(client, seen)
-                self.offered = offered.counted(self.offered, seen.ok + seen.failed + seen.late + seen.errors)
+                calls += seen.ok + seen.failed + seen.late + seen.errors
+        self.offered = offered.counted(self.offered, calls)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""

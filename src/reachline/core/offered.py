@@ -37,7 +37,8 @@ NOTHING: Final = Offered()
 
 def counted(row: Offered, calls: int) -> Offered:
     """With the calls of one report more."""
-    return row._replace(calls=row.calls + calls)
+    since_ms, before, rate, level, level_ms = row
+    return Offered(since_ms, before + calls, rate, level, level_ms)
 
 
 def told(row: Offered, now_ms: int) -> Offered:

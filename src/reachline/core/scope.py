@@ -39,14 +39,10 @@ class Seen(NamedTuple):
 
     def plus(self, other: Seen) -> Seen:
         """Both together."""
+        calls, failed, late, errors, timed, slow, crawl = self
+        more, fails, lates, errs, times, slows, crawls = other
         return Seen(
-            self.calls + other.calls,
-            self.failed + other.failed,
-            self.late + other.late,
-            self.errors + other.errors,
-            self.timed + other.timed,
-            self.slow + other.slow,
-            self.crawl + other.crawl,
+            calls + more, failed + fails, late + lates, errors + errs, timed + times, slow + slows, crawl + crawls
         )
 
     def minus(self, other: Seen) -> Seen:
@@ -84,8 +80,8 @@ class Cause(NamedTuple):
 
 def of_outcome(row: Outcome) -> Seen:
     """One row as a client sent it."""
-    calls = row.ok + row.failed + row.late + row.errors
-    return Seen(calls, row.failed, row.late, row.errors, row.timed, row.slow, row.crawl)
+    _, _, _, ok, failed, late, errors, timed, slow, crawl = row
+    return Seen(ok + failed + late + errors, failed, late, errors, timed, slow, crawl)
 
 
 def summed(seen: Iterable[Seen]) -> Seen:

@@ -12,20 +12,24 @@ from reachline.core.spreading import candidates
 from reachline.core.usual import learnt
 from reachline.model import Health, Kind, Line, LineId, Outcome, Reading
 
+_ZONE, _USUAL, _LIVELY = map(Row._fields.index, ("zone", "usual", "lively"))
+
 __all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
 
 
 def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
     """The row after some calls of one client; timeouts and server errors fail a trial too."""
-    failed = seen.failed + seen.late + seen.errors
-    breaker = count(row.breaker, window=seen.window, ok=seen.ok, failed=failed, rules=rules.breaker)
+    ok, failed = seen.ok, seen.failed + seen.late + seen.errors
+    was = row.breaker
+    breaker = count(was, window=seen.window, ok=ok, failed=failed, rules=rules.breaker)
     usual = row.usual
     if rules.breaker.fail_milli and is_well(row):
-        usual = learnt(usual, calls=seen.ok + failed, failed=failed, now_ms=now_ms)
-    ok_ms = max(row.ok_ms, now_ms) if seen.ok and not is_quiet(row, rules) else row.ok_ms
-    if (breaker, usual, ok_ms) == (row.breaker, row.usual, row.ok_ms):
+        usual = learnt(usual, calls=ok + failed, failed=failed, now_ms=now_ms)
+    ok_ms = max(row.ok_ms, now_ms) if ok and not is_quiet(row, rules) else row.ok_ms
+    if breaker is was and usual is row.usual and ok_ms == row.ok_ms:
         return row
-    return row._replace(breaker=breaker, usual=usual, ok_ms=ok_ms)
+    # What `_replace` does, in half of its time.
+    return Row._make((row.judgement, breaker, *row[_ZONE:_USUAL], usual, ok_ms, *row[_LIVELY:]))
 
 
 def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms: int, rules: Rules) -> Row:

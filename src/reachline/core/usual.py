@@ -36,7 +36,8 @@ def learnt(row: Usual, *, calls: int, failed: int, now_ms: int) -> Usual:
     span = now_ms // _SPAN_MS
     if span > row.span:
         row = _believed(row)._replace(span=span)
-    return row._replace(new_calls=row.new_calls + calls, new_failed=row.new_failed + failed)
+    known, bad, new_calls, new_failed, span = row
+    return Usual(known, bad, new_calls + calls, new_failed + failed, span)
 
 
 def forgotten(row: Usual) -> Usual:

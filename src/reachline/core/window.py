@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from reachline.core import ewma, histogram
 from reachline.core.codes import ANSWERED, OK, bad_among, classes_of, code_of, counts_of
+from reachline.core.figures import Figures, nearest_rank, whole
 from reachline.core.ring import BLURRED, Columns, Ring
 from reachline.core.rounds import Rounds
-from reachline.model import CENSORED_US, Clock, Failure, Kind, Reading, Seconds
+from reachline.model import Clock, Failure, Kind, Reading, Seconds
 
 __all__ = ["MAX_AGE", "MINIMUM", "NEWEST", "SLOW", "Columns", "Figures", "Window", "max_age", "nearest_rank"]
 
@@ -28,6 +29,9 @@ MINIMUM: Final = 5
 SLOW: Final = 2
 """Slow answers since the last report that are worth a thought: one of them may be chance."""
 _RECENT: Final = 5
+_ROUNDS, _FOUND, _OK = map(Reading._fields.index, ("rounds", "recent", "fresh_ok"))
+_FRESH: Final = len(Reading._fields) - Reading._fields.index("fresh_marred")
+"""What else is counted anew in each reading."""
 _AGENT: Final = Failure.AGENT
 """Looking a member up by its class takes as long as half of all else that a sample costs."""
 
@@ -42,30 +46,6 @@ def max_age(every: Seconds, wanted: Seconds = MAX_AGE) -> Seconds:
 
 _ALL_ROUNDS: Final = 3
 """What the connect limit looks back on: 0 of them is dead, all of them alive."""
-
-
-def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
-    """The percentile of ascending values: the ceil(share * n)-th of n. None where that is merely the largest one.
-
-    So P95 needs 20 values and the median 2.
-    """
-    # The product is rounded at the 9th digit first: 0.95 * 20 is 19.000000000000004 on some paths, and its ceiling 20.
-    rank = math.ceil(round(share * len(ordered), 9))
-    return ordered[rank - 1] if 0 < rank < len(ordered) else None
-
-
-class Figures(NamedTuple):
-    """For people, never for the judge. RTT in microseconds over answered attempts; counts over the window."""
-
-    p95_us: int | None = None
-    last_us: int | None = None
-    clock: Clock = Clock.APP
-    codes: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
-    """Answers by class, 1xx…5xx."""
-    handshake_lost: int = 0
-    """Packets lost by attempts that were answered all the same: loss that no other counter shows."""
-    histogram: bytes = b""
-    """RTTs that ended since the last `settle`, so that adding up histograms over time and agents is exact."""
 
 
 class Window:
@@ -181,6 +161,35 @@ class Window:
         """The window as of `now`, for the judge and for people; what is too old leaves it first."""
         self._ring.age_out(now)
         codes, rtts = self._ring.codes(), self._ring.rtts()
+        reading, p95_answered = self._read(now, codes, rtts, void=void)
+        figures = Figures(
+            p95_us=whole(p95_answered),
+            last_us=self.last_us,
+            clock=self.clock,
+            codes=classes_of(codes),
+            handshake_lost=self._ring.lost_unseen() if reading.lost else 0,
+            histogram=self._fresh_histogram(rtts),
+        )
+        return reading, figures
+
+    def reading(self, now: Seconds, last: Reading | None = None) -> Reading:
+        """The window as of `now`, for the judge alone.
+
+        `last` is what this gave right before the newest `settle`, from a caller that kept it: where no attempt has come or gone
+        since, nothing is worked out again.
+        """
+        ring = self._ring
+        ring.age_out(now)
+        if last is None or self.fresh_ok or self.fresh_failed or sum(last.counts) != ring.count:
+            return self._read(now, ring.codes(), ring.rtts(), void=False)[0]
+        rounds = self.rounds.known, self.rounds.ok
+        none, covered_ms = (0,) * _FRESH, round(1_000 * ring.span(now))
+        return Reading._make((*last[:_ROUNDS], *rounds, *last[_FOUND:_OK], 0, 0, covered_ms, False, 2, *none))
+
+    def _read(
+        self, now: Seconds, codes: bytearray, rtts: Sequence[float], *, void: bool
+    ) -> tuple[Reading, float | None]:
+        """The reading, and the P95 of answered attempts."""
         ordered = sorted(rtts)
         # Those without a usable RTT sort first and are left out, the unanswered last.
         ordered = ordered[bisect_right(ordered, BLURRED) :]
@@ -197,10 +206,10 @@ class Window:
             recent=len(newest),
             recent_bad=bad_among(newest),
             answered=len(answered),
-            ewma_us=_whole(self.mean),
-            p50_us=_whole(p50),
-            p95_us=_whole(nearest_rank(ordered, 0.95)),
-            jitter_us=None if p50 is None or p95_answered is None else _whole(p95_answered - p50),
+            ewma_us=whole(self.mean),
+            p50_us=whole(p50),
+            p95_us=whole(nearest_rank(ordered, 0.95)),
+            jitter_us=None if p50 is None or p95_answered is None else whole(p95_answered - p50),
             fresh_ok=self.fresh_ok,
             fresh_failed=self.fresh_failed,
             covered_ms=round(1_000 * self._ring.span(now)),
@@ -209,15 +218,7 @@ class Window:
             fresh_slow=self.fresh_slow,
             fresh_crawl=self.fresh_crawl,
         )
-        figures = Figures(
-            p95_us=_whole(p95_answered),
-            last_us=self.last_us,
-            clock=self.clock,
-            codes=classes_of(codes),
-            handshake_lost=self._ring.lost_unseen() if lost else 0,
-            histogram=self._fresh_histogram(rtts),
-        )
-        return reading, figures
+        return reading, p95_answered
 
     def settle(self) -> None:
         """The reading is on its way: what ends from now on is fresh."""
@@ -240,9 +241,3 @@ class Window:
         fresh = self.fresh_ok + self.fresh_failed
         values = [rtt for rtt in rtts[-fresh:] if abs(rtt) < math.inf] if fresh else []
         return histogram.encode(histogram.of(values)) if values else b""
-
-
-def _whole(rtt: float | None) -> int | None:
-    if rtt is None:
-        return None
-    return CENSORED_US if rtt == math.inf else round(rtt)
