@@ -10,7 +10,7 @@ from tests.simulate.short import scenario
 
 from reachline.model import Failure, Kind
 from reachline.simulate.chance import binomial, poisson
-from reachline.simulate.paths import EXCHANGES, State, attempt, odds, overs, round_trip_ms, tail
+from reachline.simulate.paths import EXCHANGES, State, Way, attempt, odds, overs, tail
 from reachline.simulate.timeline import BUSINESS, ICMP, PROBE, Timeline
 
 HEALTHY = State(60.0, 110.0)
@@ -23,8 +23,8 @@ def ranked(values: list[float], share: float) -> float:
 
 
 def test_round_trips_go_through_median_and_p95() -> None:
-    rng = Random(1)
-    drawn = [round_trip_ms(HEALTHY, rng) for _ in range(MANY)]
+    rng, way = Random(1), Way(HEALTHY)
+    drawn = [way.round_trip_ms(rng) for _ in range(MANY)]
 
     assert ranked(drawn, 0.5) == pytest.approx(60, rel=0.02)
     assert ranked(drawn, 0.95) == pytest.approx(110, rel=0.02)
@@ -33,16 +33,16 @@ def test_round_trips_go_through_median_and_p95() -> None:
 
 def test_a_p99_bends_the_tail_and_a_maximum_cuts_it() -> None:
     rng, bent = Random(1), State(160.0, 440.0, p99=2_000.0)
-    drawn = [round_trip_ms(bent, rng) for _ in range(MANY)]
+    drawn = [Way(bent).round_trip_ms(rng) for _ in range(MANY)]
 
     assert ranked(drawn, 0.99) == pytest.approx(2_000, rel=0.1)
     assert tail(bent, 2_000) == pytest.approx(0.01, rel=0.01)
-    assert max(round_trip_ms(State(160.0, 440.0, most=800.0), rng) for _ in range(MANY)) == 800
+    assert max(Way(State(160.0, 440.0, most=800.0)).round_trip_ms(rng) for _ in range(MANY)) == 800
 
 
 def test_a_lost_syn_costs_its_retransmission_and_is_counted() -> None:
     rng, lossy = Random(1), State(60.0, 110.0, loss_there=0.1)
-    drawn = [attempt(lossy, Kind.TCP, rng, give_up_ms=4_000, rto_ms=RTO) for _ in range(MANY)]
+    drawn = [attempt(Way(lossy), Kind.TCP, rng, give_up_ms=4_000, rto_ms=RTO) for _ in range(MANY)]
 
     assert sum(each.lost > 0 for each in drawn) / MANY == pytest.approx(0.1, rel=0.1)
     assert all((each.rtt_us or 0) > 1_000_000 and each.kernel_us is None for each in drawn if each.lost == 1)
@@ -58,7 +58,7 @@ def test_calls_end_as_single_draws_would() -> None:
     assert sum(found[:5]) == pytest.approx(1.0)
     late = 0
     for _ in range(MANY):
-        took = round_trip_ms(state, rng)
+        took = Way(state).round_trip_ms(rng)
         for _exchange in range(EXCHANGES):
             wait = 200.0
             while rng.random() < state.loss:

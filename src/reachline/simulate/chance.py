@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from functools import lru_cache
 from random import Random
 from typing import Final
 
@@ -10,6 +12,9 @@ __all__ = ["binomial", "poisson", "split"]
 
 _LARGE: Final = 40.0
 """Above, a rounded normal variate stands for a Poisson one: its skew of 1/sqrt(40) moves no figure we show."""
+_MOST: Final = 200
+_TINY: Final = 1e-18
+"""Below what a drawn number can tell apart."""
 
 
 def split(seed: int, name: str) -> Random:
@@ -23,13 +28,19 @@ def poisson(rng: Random, mean: float) -> int:
         return 0
     if mean > _LARGE:
         return max(0, round(mean + math.sqrt(mean) * rng.gauss(0.0, 1.0)))
+    return bisect_left(_sums(mean), rng.random())
+
+
+@lru_cache(maxsize=16_384)
+def _sums(mean: float) -> tuple[float, ...]:
+    """The chances of at most 0, 1, 2… events: most draws of a run are of a few means, again and again."""
     chance = below = math.exp(-mean)
-    drawn, count = rng.random(), 0
-    while drawn > below and count < 200:
-        count += 1
-        chance *= mean / count
+    found = [below]
+    while len(found) < _MOST and below < 1.0 and (chance > _TINY or len(found) < mean):
+        chance *= mean / len(found)
         below += chance
-    return count
+        found.append(below)
+    return tuple(found)
 
 
 def binomial(rng: Random, trials: int, share: float) -> int:

@@ -10,7 +10,8 @@ import math
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Final, NamedTuple
 
@@ -97,6 +98,9 @@ class Fleet:
         self._cumulative: list[float] = []
         self._bad = 0.0
         self._is_stale = True
+        self._shares: dict[str, float] = {}
+        """As last worked out; empty: somebody chose otherwise since."""
+        self._may_be_cold = False
         self._ended: dict[Cell, list[Failure | None]] = {}
         self._trial_rate = 0.0
         self._trials: list[Cell] = []
@@ -117,9 +121,9 @@ class Fleet:
             self._accrue(cell, now_ms)
             share = choice.weights.get(line, 0.0) / total if total else 0.0
             if share and not cell.share:
-                cell.cold = cold
+                cell.cold, self._may_be_cold = cold, True
             cell.share, cell.is_trial = share, line in choice.trials
-        self._is_stale = True
+        self._is_stale, self._shares = True, {}
 
     def load(self, rps: float, now_ms: int) -> None:
         """How many calls all clients make a second from now on."""
@@ -156,20 +160,25 @@ class Fleet:
         """Whether calls are so few that each is drawn by itself."""
         return self.rps <= PER_CALL_RPS
 
-    def shares(self) -> dict[str, float]:
+    def shares(self) -> Mapping[str, float]:
         """Of all calls, by line, as chosen now."""
-        found = dict.fromkeys(self.lines, 0.0)
-        for cell in self._order:
-            if not cell.is_trial:
-                found[cell.line] += cell.share
-        return {line: share / len(self.clients) for line, share in found.items()}
+        if not self._shares:
+            found = dict.fromkeys(self.lines, 0.0)
+            for cell in self._order:
+                if not cell.is_trial:
+                    found[cell.line] += cell.share
+            self._shares = {line: share / len(self.clients) for line, share in found.items()}
+        return self._shares
 
     def cold(self) -> frozenset[str]:
         """Lines on which more than a twentieth of the clients that choose them still meet new connections."""
+        if not self._may_be_cold:
+            return frozenset()
         found: dict[str, list[bool]] = {}
         for cell in self._order:
             if cell.share:
                 found.setdefault(cell.line, []).append(cell.cold > 0)
+        self._may_be_cold = any(cell.cold > 0 for cell in self._order)
         return frozenset(line for line, new in found.items() if 20 * sum(new) > len(new))
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
@@ -211,11 +220,13 @@ class Fleet:
             if not owed:
                 continue
             cell.owed = 0.0
-            if ok := poisson(self._rng, owed):
+            if overs := cell.odds.overs:
+                ok, over = self._paced(owed, overs)
+            else:
+                ok, over = poisson(self._rng, owed), ()
+            if ok:
                 if cell.cold:
                     cell.cold = max(0, cell.cold - ok)
-                overs = cell.odds.overs
-                over = self._over(overs, ok) if overs else ()
                 found.append(Called(name, line, ok, 0, 0, 0, 0 if overs else self._mean_us(cell, ok), over))
         return found
 
@@ -244,7 +255,7 @@ class Fleet:
         left = sum(other.share for other in row.values() if other is not cell)
         for other in row.values():
             other.share = 0.0 if other is cell else other.share / left if left else 0.0
-        cell.is_trial, self._is_stale = False, True
+        cell.is_trial, self._is_stale, self._shares = False, True, {}
         self._begin(_Call(cell), self._ending(cell), now_ms)
         return self.clients[cell.client], cell.line
 
@@ -316,6 +327,16 @@ class Fleet:
             order=order,
         )
 
+    def _paced(self, mean: float, shares: tuple[float, ...]) -> tuple[int, tuple[int, ...]]:
+        """Good calls where so many are expected, and how many of them were slower than each mark: parts of a Poisson stream are
+        streams of their own.
+        """
+        rng, above, found = self._rng, 0, []
+        for part in _parts(shares):
+            above += poisson(rng, mean * part)
+            found.append(above)
+        return found.pop(), tuple(found[::-1])
+
     def _over(self, shares: Sequence[float], calls: int) -> tuple[int, ...]:
         """How many of so many good calls were slower than each mark: each is drawn of those slower than the one before."""
         found, left, above = [], calls, 1.0
@@ -329,6 +350,13 @@ class Fleet:
         odds = cell.odds
         noise = self._rng.gauss(0.0, 1.0) * odds.spread_ms / math.sqrt(answered)
         return max(1_000, round(1_000 * (odds.mean_ms + max(noise, -0.9 * odds.spread_ms))))
+
+
+@lru_cache(maxsize=1_024)
+def _parts(shares: tuple[float, ...]) -> tuple[float, ...]:
+    """Of calls by the marks they pass, from those that pass all to those that pass none."""
+    marks = (1.0, *shares, 0.0)
+    return tuple(above - below for above, below in pairwise(marks))[::-1]
 
 
 def service_names(clients: int, services: Mapping[str, float]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from reachline.simulate.contender import Called, Choice, Event
+from reachline.simulate.contender import Called, Choice, Event, What
 from reachline.simulate.fleet import Sums
 from reachline.simulate.load import Loads
 from reachline.simulate.scenarios import Scenario
@@ -40,7 +40,9 @@ class Observer:
         self.sums = Sums()
         self.end_ms = 0
         self.calls: dict[str, list[tuple[int, int]]] = {line: [] for line in scenario.lines}
-        """By line: (at, calls that ended), where any did."""
+        """By line: (at, calls that ended), while it stood open for all or is a line that an operator drains at some time."""
+        self._open: set[str] = set()
+        self._drained = {phase.line for phase in scenario.phases if phase.admin}
         self.negative = 0
         """Probes that took less than no time."""
         self.left: list[tuple[int, str, str]] = []
@@ -48,10 +50,20 @@ class Observer:
 
     def step(self, now_ms: int, events: Sequence[Event], calls: Sequence[Called]) -> None:
         """One step's decisions and ended calls."""
+        for event in events:
+            if event.what is What.OPEN and not event.client:
+                self._open.add(event.line)
+        if self._open or self._drained:
+            for called in calls:
+                if called.line in self._open or called.line in self._drained:
+                    ended = called.ok + called.failed + called.late + called.errors
+                    self.calls[called.line].append((now_ms, ended))
+        if not events:
+            return
         self.events.extend(events)
-        for called in calls:
-            ended = called.ok + called.failed + called.late + called.errors
-            self.calls[called.line].append((now_ms, ended))
+        for event in events:
+            if event.what in {What.TRIAL, What.CLOSE} and not event.client:
+                self._open.discard(event.line)
 
     def chose(self, now_ms: int, client: str, was: Choice | None, now: Choice) -> None:
         """A client spreads its calls otherwise."""

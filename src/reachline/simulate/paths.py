@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from reachline.model import Failure, Kind
 
-__all__ = ["EXCHANGES", "Odds", "State", "attempt", "odds", "overs", "round_trip_ms", "tail"]
+__all__ = ["EXCHANGES", "Odds", "State", "Way", "attempt", "odds", "overs", "tail"]
 
 _Z95: Final = 1.6448536269514722
 _Z99: Final = 2.3263478740408408
@@ -86,14 +86,26 @@ def tail(state: State, over_ms: float) -> float:
     return 0.5 * math.erfc(_z_of(state, value) / math.sqrt(2.0))
 
 
-def round_trip_ms(state: State, rng: Random) -> float:
-    """One round trip."""
-    z = rng.gauss(0.0, 1.0)
-    if state.p99 is not None and z > _Z95:
-        value = state.p95 * math.exp(math.log(state.p99 / state.p95) * (z - _Z95) / (_Z99 - _Z95))
-    else:
-        value = state.median * math.exp(math.log(state.p95 / state.median) / _Z95 * z)
-    return state.add + (value if state.most is None else min(value, state.most))
+class Way:
+    """A state made ready for many attempts: what each of them needs, worked out once. Written by nobody."""
+
+    __slots__ = ("bend", "loss", "slope", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state, self.loss = state, state.loss
+        self.slope = math.log(state.p95 / state.median) / _Z95
+        """Of a round trip's logarithm by its normal variate…"""
+        self.bend = None if state.p99 is None else math.log(state.p99 / state.p95)
+        """…and its rise from P95 to P99."""
+
+    def round_trip_ms(self, rng: Random) -> float:
+        """One round trip."""
+        state, z = self.state, rng.gauss(0.0, 1.0)
+        if self.bend is not None and z > _Z95:
+            value = state.p95 * math.exp(self.bend * (z - _Z95) / (_Z99 - _Z95))
+        else:
+            value = state.median * math.exp(self.slope * z)
+        return state.add + (value if state.most is None else min(value, state.most))
 
 
 def overs(state: State, timeout_ms: float, marks_us: Sequence[int]) -> tuple[float, ...]:
@@ -153,18 +165,18 @@ class Attempt(NamedTuple):
 
 
 def attempt(
-    state: State, kind: Kind, rng: Random, *, give_up_ms: int, rto_ms: Sequence[int], is_dead: bool = False
+    way: Way, kind: Kind, rng: Random, *, give_up_ms: int, rto_ms: Sequence[int], is_dead: bool = False
 ) -> Attempt:
     """One attempt. `is_dead`: the address it was sent to is nobody's."""
     if kind is Kind.ICMP:
-        return _echo(state, rng, give_up_ms, is_dead)
+        return _echo(way, rng, give_up_ms, is_dead)
+    state, loss = way.state, 1.0 if is_dead else way.loss
     if state.connect_fail and rng.random() < state.connect_fail:
         return Attempt(Failure.UNREACHABLE, None, 0, min(give_up_ms, round(state.median + state.add)))
     lost, begun, took = 0, 0.0, math.inf
-    loss = 1.0 if is_dead else state.loss
     for again in (*rto_ms, math.inf):
         if rng.random() >= loss:
-            took = begun + round_trip_ms(state, rng)
+            took = begun + way.round_trip_ms(rng)
             break
         if begun > give_up_ms:
             break
@@ -173,19 +185,20 @@ def attempt(
     if took > give_up_ms:
         return Attempt(Failure.TIMEOUT, None, max(lost, 1), give_up_ms)
     if kind is Kind.HTTP:
-        return _asked(state, rng, lost, took, give_up_ms)
+        return _asked(way, rng, lost, took, give_up_ms)
     rtt_us = round(1_000 * took)
     return Attempt(None, rtt_us, lost, round(took), None if lost else rtt_us)
 
 
-def _asked(state: State, rng: Random, lost: int, connected: float, give_up_ms: int) -> Attempt:
+def _asked(way: Way, rng: Random, lost: int, connected: float, give_up_ms: int) -> Attempt:
     """The request of an HTTP probe, on the connection just made."""
+    state = way.state
     if state.reset and rng.random() < state.reset:
         return Attempt(Failure.RESET, None, lost, round(connected + state.median))
-    last = round_trip_ms(state, rng)
+    last = way.round_trip_ms(rng)
     took = connected + last
     for again in _RESENT_MS[1:]:
-        if rng.random() >= state.loss:
+        if rng.random() >= way.loss:
             break
         took = connected + again + last
     if took > give_up_ms or (state.timeout and rng.random() < state.timeout):
@@ -194,9 +207,10 @@ def _asked(state: State, rng: Random, lost: int, connected: float, give_up_ms: i
     return Attempt(failure, round(1_000 * took), lost, round(took), None if lost else round(1_000 * last))
 
 
-def _echo(state: State, rng: Random, give_up_ms: int, is_dead: bool) -> Attempt:
-    took = round_trip_ms(state, rng)
-    if is_dead or rng.random() < 1.0 - (1.0 - state.loss) * (1.0 - state.connect_fail) or took > give_up_ms:
+def _echo(way: Way, rng: Random, give_up_ms: int, is_dead: bool) -> Attempt:
+    took = way.round_trip_ms(rng)
+    lost = 1.0 - (1.0 - way.loss) * (1.0 - way.state.connect_fail)
+    if is_dead or rng.random() < lost or took > give_up_ms:
         return Attempt(Failure.TIMEOUT, None, 1, give_up_ms)
     rtt_us = round(1_000 * took)
     return Attempt(None, rtt_us, 0, round(took), rtt_us)

@@ -9,13 +9,16 @@ from reachline.core.rules import FaultRules
 from reachline.core.tiers import Share, full_milli, spread
 from reachline.model import Gate, Health, Role
 from reachline.simulate.contender import Choice, Event, Run, Seen, What, Wish
-from reachline.simulate.timeline import Timeline
+from reachline.simulate.timeline import Timeline, ms
 
 __all__ = ["Nothing", "Oracle", "ideal"]
 
 _CLASSES: Final = ("healthy", "degraded", "down")
 _FULL: Final = 0.85
 """A line is filled up to here before a worse one gets anything: above, everybody on it waits."""
+
+_RATE_MS: Final = 60_000
+"""How often it looks at how much is called."""
 
 
 def base_shares(run: Run) -> dict[str, float]:
@@ -81,6 +84,10 @@ class Oracle:
         self._truth: dict[str, str] = {}
         self._known: tuple[object, ...] = ()
         self._choice = Choice(0, {})
+        edges = (ms(at) for truth in timeline.scenario.truth for at in (truth.from_, truth.to))
+        self._moments = iter(sorted({*edges, *timeline.boundaries, *range(0, timeline.end_ms, _RATE_MS)}))
+        """When something may be otherwise than before."""
+        self._next_ms: int | None = 0
         self._look(0)
 
     def wishes(self) -> Sequence[Wish]:
@@ -89,6 +96,10 @@ class Oracle:
 
     def step(self, seen: Seen) -> Sequence[Event]:
         """What is so now."""
+        if self._next_ms is None or seen.now_ms < self._next_ms:
+            return ()
+        while self._next_ms is not None and self._next_ms <= seen.now_ms:
+            self._next_ms = next(self._moments, None)
         was = self._truth
         self._look(seen.now_ms)
         return [
@@ -103,7 +114,7 @@ class Oracle:
 
     def _look(self, now_ms: int) -> None:
         self._truth = {line.name: self._timeline.truth(line.name, now_ms) for line in self._run.lines}
-        rps, drained = self._timeline.rps(now_ms // 60_000 * 60_000), self._timeline.drained(now_ms)
+        rps, drained = self._timeline.rps(now_ms // _RATE_MS * _RATE_MS), self._timeline.drained(now_ms)
         if (known := (tuple(self._truth.values()), rps, drained)) != self._known:
             self._known = known
             self._choice = Choice(self._choice.number + 1, ideal(self._run, self._truth, rps, drained))

@@ -13,7 +13,7 @@ from reachline.simulate.paths import CALL_BYTES, State
 from reachline.simulate.reading import services
 from reachline.simulate.scenarios import ALL, Effect, Phase, Scenario
 
-__all__ = ["BUSINESS", "ICMP", "PROBE", "Span", "Timeline"]
+__all__ = ["BUSINESS", "ICMP", "PROBE", "Span", "Timeline", "ms"]
 
 PROBE, BUSINESS, ICMP = "probe", "business", "icmp"
 _TOUCHED: Final = {

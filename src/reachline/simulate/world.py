@@ -18,7 +18,7 @@ from reachline.simulate.contender import STEP_MS, Called, Choice, Contender, Mak
 from reachline.simulate.fleet import Cell, Fleet
 from reachline.simulate.load import Loads
 from reachline.simulate.observe import Observer
-from reachline.simulate.paths import Odds, State, attempt
+from reachline.simulate.paths import Odds, State, Way, attempt
 from reachline.simulate.scenarios import LineSettings, Scenario
 from reachline.simulate.timeline import BUSINESS, ICMP, PROBE, Timeline
 
@@ -72,6 +72,11 @@ class World:
         self._states: dict[tuple[str, str, str], State] = {}
         self._local: dict[str, tuple[float, float]] = {}
         self._known_odds: dict[tuple[str, str], Odds] = {}
+        self._ways: dict[tuple[str, str, Kind], Way] = {}
+        """By vantage, line and kind of probe; as long as neither phases nor loads move, as are…"""
+        self._tails: dict[str, float] = {}
+        """…the P95s of lines, for as many new connections as there are."""
+        self._cold: frozenset[str] = frozenset()
         self._marks: tuple[int, ...] = ()
         """What clients want counted; the same for all of them."""
         self._misled: frozenset[str] = frozenset()
@@ -108,6 +113,8 @@ class World:
     def _reckon(self) -> None:
         """How calls end from now on."""
         self._known_odds.clear()
+        self._ways.clear()
+        self._tails = {}
         self.fleet.apply(self._odds, self.now_ms)
 
     def _odds(self, cell: Cell) -> Odds:
@@ -151,13 +158,18 @@ class World:
         if self.loads.weigh(shares, fleet.rps, fleet.retried):
             self._reckon()
         fleet.retried = dict.fromkeys(fleet.lines, 0)
-        self.observer.second(self.now_ms, shares, self.loads, fleet.sums, self._tails())
+        self.observer.second(self.now_ms, shares, self.loads, fleet.sums, self._slowest())
 
-    def _tails(self) -> dict[str, float]:
+    def _slowest(self) -> Mapping[str, float]:
         """P95 of calls by line, for clients whose connections are warm, and where many are not, for those."""
-        extra, cold = self.scenario.cold_connection.extra_ms, self.fleet.cold()
-        states = {line: self.loads.slowed(line, self._state(line, BUSINESS)) for line in self.fleet.lines}
-        return {line: state.p95 + state.add + (extra if line in cold else 0.0) for line, state in states.items()}
+        cold = self.fleet.cold()
+        if not self._tails or cold != self._cold:
+            extra, self._cold = self.scenario.cold_connection.extra_ms, cold
+            states = {line: self.loads.slowed(line, self._state(line, BUSINESS)) for line in self.fleet.lines}
+            self._tails = {
+                line: state.p95 + state.add + (extra if line in cold else 0.0) for line, state in states.items()
+            }
+        return self._tails
 
     def _flushed(self, now_ms: int) -> list[Called]:
         """Each client's calls once a second, each at its own moment."""
@@ -201,21 +213,24 @@ class World:
         return found
 
     def _attempt(self, wish: Wish, at_ms: int, token: int) -> None:
-        state = self._state(wish.line, ICMP if wish.kind is Kind.ICMP else PROBE)
-        state = self.loads.slowed(wish.line, state)
-        loss, add = self._local.get(wish.vantage, (0.0, 0.0))
-        if loss or add:
-            state = state._replace(loss_there=1.0 - (1.0 - state.loss_there) * (1.0 - loss), add=state.add + add)
-        is_dead = wish.vantage in self._misled
         ended = attempt(
-            state,
+            self._ways.get((wish.vantage, wish.line, wish.kind)) or self._way(wish),
             wish.kind,
             self._probing,
             give_up_ms=wish.timeout_ms,
             rto_ms=self.scenario.syn_rto_ms,
-            is_dead=is_dead,
+            is_dead=wish.vantage in self._misled,
         )
         end_ms = at_ms + ended.took_ms
         self.observer.negative += (ended.rtt_us or 0) < 0
         result = Probed(end_ms, wish, ended.failure, ended.rtt_us, ended.lost, token, ended.kernel_us)
         heapq.heappush(self._results, (end_ms, next(self._count), result))
+
+    def _way(self, wish: Wish) -> Way:
+        """What lies between a vantage and a line now, for its attempts of this kind."""
+        state = self.loads.slowed(wish.line, self._state(wish.line, ICMP if wish.kind is Kind.ICMP else PROBE))
+        loss, add = self._local.get(wish.vantage, (0.0, 0.0))
+        if loss or add:
+            state = state._replace(loss_there=1.0 - (1.0 - state.loss_there) * (1.0 - loss), add=state.add + add)
+        found = self._ways[wish.vantage, wish.line, wish.kind] = Way(state)
+        return found

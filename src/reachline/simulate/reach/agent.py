@@ -58,6 +58,8 @@ class Agent:
         self._probed: dict[str, list[Probed]] = {}
         self._by_base: dict[int, Probed] = {}
         self._wishes: dict[int, Wish] = {}
+        self._said: dict[int, Reading] = {}
+        """What each window gave when it was last reported."""
         self._urgent: dict[str, None] = {}
         self._calm_ms = 0
         self._bad: set[str] = set()
@@ -177,11 +179,12 @@ class Agent:
         self._beat_ms = self.wake_ms = now_ms
 
     def _beat(self, lines: list[str], now_ms: int, *, ends_round: bool) -> Beat:
-        readings = []
+        readings, now = [], self._clock(now_ms)
         for line in lines:
             for probed in self._probed[line]:
-                reading, _ = probed.window.summary(self._clock(now_ms))
+                reading = probed.window.reading(now, self._said.get(probed.base))
                 probed.settle()
+                self._said[probed.base] = reading
                 readings.append((LineId(line), reading))
         return Beat(self.name, tuple(readings), self.score, ends_round)
 
