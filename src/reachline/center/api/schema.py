@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -26,6 +28,8 @@ def _translated(hint: Any) -> Any:
     if is_typeddict(hint):
         return model(hint)
     container: Any = get_origin(hint)
+    if container is UnionType:
+        return reduce(or_, map(_translated, get_args(hint)))
     if container in (list, dict):
         return container[tuple(map(_translated, get_args(hint)))]
     return hint
