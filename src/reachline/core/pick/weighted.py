@@ -8,7 +8,10 @@ from itertools import accumulate
 from random import Random
 from typing import Final, Generic, TypeVar
 
-__all__ = ["WEIGHTS_MOST", "WeightedRandom"]
+from reachline.core.pick.member import Memory, Picker, Source
+from reachline.core.pick.policy import Policy
+
+__all__ = ["WEIGHTS_MOST", "WeightedRandom", "weighted_random"]
 
 T = TypeVar("T")
 
@@ -36,6 +39,11 @@ class WeightedRandom(Generic[T]):
         self._sums: Final = [float(each) for each in sums]
         self._total: Final = self._sums[-1] if sums else 0.0
 
+    @property
+    def items(self) -> tuple[T, ...]:
+        """All that can be chosen."""
+        return self._items
+
     def __len__(self) -> int:
         """How many items can be chosen."""
         return len(self._items)
@@ -48,8 +56,20 @@ class WeightedRandom(Generic[T]):
             for item, least, above in zip(self._items, below, self._sums, strict=False)
         )
 
-    def pick(self, rng: Random, key: int | None = None) -> T | None:  # noqa: ARG002 - chance needs no key
+    def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:  # noqa: ARG002 - chance needs no key
         """One item, or None where no item has weight. `key` is for pickers that keep callers together."""
         if not self._items:
             return None
         return self._items[bisect(self._sums, rng.random() * self._total)]
+
+
+_MILLI: Final = 1_000
+"""Parts of a weight point that slow start tells apart."""
+
+
+def weighted_random(source: Source[T], policy: Policy, memory: Memory, rng: Random) -> Picker[T]:  # noqa: ARG001 - one signature
+    """The picker of `TABLE`; weights that are no whole numbers (slow start) are rounded to 1/1000, at least one."""
+    items, weights = [member.item for member in source.members], source.weights
+    if all(type(weight) is int for weight in weights):
+        return WeightedRandom(items, [int(weight) for weight in weights])
+    return WeightedRandom(items, [max(round(weight * _MILLI), 1) for weight in weights])
