@@ -12,8 +12,9 @@ _HOME: Final = {
     "connect_sync": "reachline.client",
     "ReachlineError": "reachline.errors",
     "ConfigError": "reachline.errors",
+    "Shed": "reachline.errors",
 }
-__all__ = ["ConfigError", "ReachlineError", "__version__", "connect", "connect_sync"]
+__all__ = ["ConfigError", "ReachlineError", "Shed", "__version__", "connect", "connect_sync"]
 
 
 def __getattr__(name: str) -> Any:

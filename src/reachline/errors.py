@@ -11,6 +11,7 @@ __all__ = [
     "Problem",
     "ReachlineError",
     "RemoteProtocolError",
+    "Shed",
     "one_line",
 ]
 
@@ -64,3 +65,14 @@ class RemoteProtocolError(ReachlineError):
 
 class JournalError(ReachlineError):
     """A journal cannot be opened, read or continued."""
+
+
+class Shed(ReachlineError):  # noqa: N818  an answer, not a failure
+    """A call is refused, for what is left of all regions does not carry it: `share` (0…1) of the cluster's calls is admitted."""
+
+    def __init__(self, cluster: str, priority: int, share: float) -> None:
+        super().__init__(
+            f"{cluster}: this call is shed; what is left carries {100 * share:.3g} % of this cluster's calls (priority {priority}). "
+            "Every client is told the same, so trying again elsewhere does not help: answer without it, or come back later"
+        )
+        self.cluster, self.priority, self.share = cluster, priority, share

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from reachline.core.rules import ONE, FaultRules, LocalRules
+from reachline.core.steer import WHOLE
 from reachline.errors import RemoteProtocolError
 from reachline.model import Gate, Health, LineId, Role, Seconds, Version
-from reachline.upstream.listing import LineList, Listed, target
+from reachline.upstream.listing import Admitted, LineList, Listed, target
 
 __all__ = ["LINES_MOST", "line_list", "parsed", "version_of"]
 
@@ -68,12 +69,28 @@ def line_list(document: object, *, cluster: str) -> LineList:
         faults=FaultRules(cost=_cost(formula)),
         slow=_maybe(local, "slow", "local_rules", most=_WAIT_MOST),
         crawl=_maybe(local, "crawl", "local_rules", most=_WAIT_MOST),
+        plan=None if top.get("plan") is None else _plan(_object(top["plan"], "plan")),
     )
 
 
 def version_of(document: object) -> Version:
     """The version of an answer that is not read any further; RemoteProtocolError where it names none."""
     return _version(_object(document, "answer"))
+
+
+def _plan(plan: Mapping[str, object]) -> Admitted:
+    """What the plan across regions leaves this cluster."""
+    regions = _object(plan.get("regions", {}), "plan.regions")
+    shares = {
+        _word(name, "plan.regions"): _number(regions, name, "plan.regions", least=0.0, most=1.0, default=0.0)
+        for name in regions
+    }
+    return Admitted(
+        share=_number(plan, "admit", "plan", least=0.0, most=1.0, default=1.0),
+        regions={name: round(WHOLE * share) for name, share in shares.items()},
+        priority=_count(plan, "priority", "plan", most=1_000_000, default=0),
+        reason=_text(plan, "reason", "plan", default=""),
+    )
 
 
 def _line(document: object, path: str, formulas: Mapping[str, object]) -> Listed:
@@ -103,6 +120,7 @@ def _line(document: object, path: str, formulas: Mapping[str, object]) -> Listed
         is_blind=_flag(row, "blind", path),
         faults=_count(terms, "faults", path, most=_FAULTS_MOST, default=0),
         share=_number(terms, "share", path, least=0.0, most=1.0, default=0.0 if gate is Gate.OPEN else 1.0),
+        region=_text(row, "region", path, default=""),
     )
 
 

@@ -54,6 +54,8 @@ class PostCounts:
 class _Batch(NamedTuple):
     at: Seconds
     outcomes: tuple[Outcome, ...]
+    shed: int = 0
+    """Calls that the plan across regions refused: no outcomes, but asked for."""
 
 
 class Poster:
@@ -98,8 +100,9 @@ class Poster:
         """Collect, and post all there is; what cannot be sent stays for the next time."""
         now = asyncio.get_running_loop().time()
         for name, cluster in self._clusters.items():
-            if taken := cluster.take(self._service):
-                self._pending[name].append(_Batch(now, taken))
+            taken, shed = cluster.take(self._service), cluster.tally.take_shed()
+            if taken or shed:
+                self._pending[name].append(_Batch(now, taken, shed))
         self._expire(now)
         for name in self._clusters:
             if not await self._post_cluster(name):
@@ -134,10 +137,11 @@ class Poster:
     async def _post_cluster(self, name: str) -> bool:
         """Whether a center could be talked to: everything pending of this cluster, in as many posts as it takes."""
         opened = self._clusters[name].open_lines()
-        rows = _summed(each for batch in self._pending[name] for each in batch.outcomes)
-        if not rows and opened == self._told[name]:
-            return True
         pending = self._pending[name]
+        rows = _summed(each for batch in pending for each in batch.outcomes)
+        shed = sum(batch.shed for batch in pending)
+        if not (rows or shed) and opened == self._told[name]:
+            return True
         since = pending[0].at if pending else 0.0
         for start in range(0, max(len(rows), 1), _ROWS_MOST):
             part, rest = rows[start : start + _ROWS_MOST], rows[start + _ROWS_MOST :]
@@ -145,21 +149,24 @@ class Poster:
             pending.clear()
             if rest:
                 pending.append(_Batch(since, rest))
-            if not self._settle(part, await self._send(name, part, opened)):
-                if part:
-                    pending.appendleft(_Batch(since, part))
+            if not self._settle(part, await self._send(name, part, opened, shed)):
+                if part or shed:
+                    pending.appendleft(_Batch(since, part, shed))
                 return False
+            shed = 0
         self._told[name] = opened
         return True
 
-    async def _send(self, name: str, rows: Sequence[Outcome], opened: tuple[LineId, ...]) -> Answer | Lost:
-        document = {
+    async def _send(self, name: str, rows: Sequence[Outcome], opened: tuple[LineId, ...], shed: int) -> Answer | Lost:
+        document: dict[str, object] = {
             "client": self._client,
             "service": self._service,
             "cluster": name,
             "outcomes": [_row(each) for each in rows],
             "open": list(opened[:_ROWS_MOST]),
         }
+        if shed:
+            document["shed"] = shed
         body = json.dumps(document, separators=(",", ":")).encode()
         request = Request("POST", "/api/v1/outcomes", self._headers, body)
         self.counts.posts += 1

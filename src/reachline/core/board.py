@@ -10,6 +10,7 @@ from reachline.core.publish import is_standing, standing
 from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.spreading import Weights
+from reachline.core.steer import Steer
 from reachline.core.weighing import Weighing
 from reachline.model import Line, LineId, Scope, Snapshot, Standing, Version
 
@@ -32,6 +33,8 @@ class Board:
         """
         self._listed: list[Standing] = []
         """The standings in that order."""
+        self.steer: Steer | None = None
+        """This cluster's part in the plan across regions; None: none."""
         self.is_plane = False
         """All lines look bad at once though calls go well: nobody is believed, and that is said."""
 
@@ -52,6 +55,11 @@ class Board:
     def follows(self, offered: int, rules: Rules) -> bool:
         """Whether this traffic moves weights though no line moved."""
         return self._weighing.follows(offered, rules)
+
+    def steered(self, steer: Steer | None, now_ms: int) -> None:
+        """Another part in the plan across regions: news for every reader."""
+        self.steer, self.issued_ms = steer, now_ms
+        self.version = self.version._replace(counter=self.version.counter + 1)
 
     def learns(self, is_plane: bool) -> bool:
         """Whether this is news: the observers' plane broke, or is whole again."""

@@ -14,6 +14,7 @@ from reachline.core.offered import Offered
 from reachline.core.orders import Action, Book, Obeys, Order
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
+from reachline.core.steer import thawed
 from reachline.core.still import SCHEMA, STANDING, flat, shown_line, slices, still
 from reachline.core.usual import Usual
 from reachline.errors import JournalError
@@ -82,6 +83,8 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
     published = {LineId(line): _thaw_standing(held) for line, held in document["published"].items()}
     ledger.board.is_plane = ledger.hearing.plane_ms is not None
     ledger.offered = Offered(*document["offered"])
+    ledger.asked = Offered(*document.get("asked", document["offered"]))
+    ledger.board.steer = thawed(document.get("steer"))
     seen = (ledger.lines, ledger.rows, ledger.rules)
     ledger.board.restore(published, document["panic"], *seen, offered=ledger.offered.level)
     return ledger

@@ -20,6 +20,7 @@ from reachline.core.publish import BLIND
 from reachline.core.row import Row, Stepped, is_quiet, noted, step
 from reachline.core.rules import Rules
 from reachline.core.settling import by_line
+from reachline.core.steer import Steer
 from reachline.core.tick import Closed, LineView, Taken, change
 from reachline.core.turns import called, guarded, probed
 from reachline.model import (
@@ -67,8 +68,8 @@ class Ledger:
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
         self.hearing = Hearing()
-        self.offered = offered.NOTHING
-        """What the lines are asked to carry."""
+        self.offered = self.asked = offered.NOTHING
+        """What the lines are asked to carry, and that together with what clients refuse as the plan across regions says."""
         self.stale = True
         """To be published anew though no row moved: lines or rules changed, or nothing was published yet."""
 
@@ -92,8 +93,9 @@ class Ledger:
                     decides = deciding(self.lines[line])
                     self._put(line, probed(self.rows[line], kinds, decides, now_ms, self.rules))
 
-    def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int) -> None:
-        """What one client's calls came to: counted into trial windows, and evidence of the business's own."""
+    def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int, shed: int = 0) -> None:
+        """What one client's calls came to: counted into trial windows, and evidence of the business's own; `shed` it refused."""
+        self.asked = offered.counted(self.asked, shed)
         calls = 0
         for seen in rows:
             line = seen.line
@@ -135,6 +137,10 @@ class Ledger:
         """The order of that number ends at the next tick; nothing where there is none."""
         self._follow(undone(self.book, number))
 
+    def steered(self, steer: Steer | None, *, now_ms: int) -> None:
+        """The plan across regions from here on: published at once, for nothing is judged by it."""
+        self.board.steered(steer, now_ms)
+
     def close(self, now_ms: int) -> Closed:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
         ordered = self._obey(now_ms)
@@ -148,7 +154,7 @@ class Ledger:
         steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
         wishes = [line for line, done in steps.items() if done.wants]
-        self.offered = offered.told(self.offered, now_ms)
+        self.offered, self.asked = offered.told(self.offered, now_ms), offered.told(self.asked, now_ms)
         load = self.offered.level
         self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=load, now_ms=now_ms))
         for line in touched:

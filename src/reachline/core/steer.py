@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["FULL", "SHED", "SPENT", "WHOLE", "Steer", "steered"]
+__all__ = ["FULL", "SHED", "SPENT", "WHOLE", "Steer", "steered", "thawed"]
 
 SHED: Final = "priority.shed"
 """The rule by which a cluster is refused what clusters of its own or a higher priority need…"""
@@ -42,6 +42,14 @@ class Steer(NamedTuple):
         """Of what is carried, each region's share in millionths, rounded down; empty where nothing is."""
         carried = self.carried
         return {region: WHOLE * calls // carried for region, calls in self.placed} if carried else {}
+
+
+def thawed(record: Sequence[Any] | None) -> Steer | None:
+    """The steer of a checkpoint."""
+    if record is None:
+        return None
+    calls, placed, *rest = record
+    return Steer(calls, tuple((region, carried) for region, carried in placed), *rest)
 
 
 def steered(weights: Sequence[int], regions: Sequence[str], shares: Mapping[str, int]) -> list[int]:

@@ -19,6 +19,7 @@ from reachline.core.orders import Book
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.rules import Rules
+from reachline.core.steer import Steer
 from reachline.model import Line, LineId, Scope, Standing, VantageId, Version
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Still(NamedTuple):
     issued_ms: int
     book: Book
     offered: Offered
+    asked: Offered
+    steer: Steer | None
 
 
 def flat(value: Any) -> Any:
@@ -92,12 +95,14 @@ def still(ledger: Ledger) -> Still:
         issued_ms=board.issued_ms,
         book=ledger.book,
         offered=ledger.offered,
+        asked=ledger.asked,
+        steer=board.steer,
     )
 
 
 def slices(state: Still) -> Iterator[bytes]:
     """The checkpoint in pieces, none of which takes longer to make than a few lines do; joined they are what `decode` reads."""
-    yield b'{"ballots":'
+    yield b'{"asked":' + _json(state.asked) + b',"ballots":'
     yield from _object(state.ballots, lambda cast: cast)
     yield b',"called":' + _json(sorted(state.called)) + b',"calls":'
     yield from _array(call_rows(state.kept), lambda row: row)
@@ -124,6 +129,7 @@ def slices(state: Still) -> Iterator[bytes]:
         "schema": SCHEMA,
         "scope": [state.scope.cluster, state.scope.tenant],
         "stale": state.stale,
+        "steer": state.steer,
         "vantages": state.vantages,
         "version": state.version,
     }

@@ -18,6 +18,7 @@ from reachline.core import rules as core_rules
 from reachline.core.freeze import decode_lines, encode_lines
 from reachline.core.orders import Order
 from reachline.core.rules import Rules
+from reachline.core.steer import Steer
 from reachline.errors import JournalError
 from reachline.model import Change, Line, LineId, Outcome, Reading, Scope, VantageId
 from reachline.store.packing import Shapes
@@ -30,6 +31,7 @@ __all__ = [
     "Opened",
     "Ordered",
     "Outcomes",
+    "Planned",
     "Reconfigured",
     "Record",
     "RecordKind",
@@ -74,6 +76,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     client: str
     rows: tuple[Outcome, ...]
+    shed: int = 0
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +115,17 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan across regions gives the cluster another part, as told to `Ledger.steered`: replay makes it again from the ledgers
+    of `clusters`, as they stand before it.
+    """
+
+    scope: Scope
+    at_ms: int
+    clusters: tuple[str, ...]
+    steer: Steer | None
+
+
 class Ticked(msgspec.Struct, frozen=True, kw_only=True):
     """One `Ledger.close(at_ms)` and what came of it."""
 
@@ -130,7 +144,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Record = Opened | Reported | Outcomes | Members | Reconfigured | Ordered | Undone | Ticked | Gap
+Record = Opened | Reported | Outcomes | Members | Reconfigured | Ordered | Undone | Planned | Ticked | Gap
 
 
 class RecordKind(IntEnum):
@@ -146,6 +160,7 @@ class RecordKind(IntEnum):
     GAP = 8
     ORDERED = 9
     UNDONE = 10
+    PLANNED = 11
 
 
 _KINDS: Final[dict[type, RecordKind]] = {
@@ -157,15 +172,25 @@ _KINDS: Final[dict[type, RecordKind]] = {
     Gap: RecordKind.GAP,
     Ordered: RecordKind.ORDERED,
     Undone: RecordKind.UNDONE,
+    Planned: RecordKind.PLANNED,
 }
 
 # Bodies as they stand in the file: the fields that have no column of their own.
 _Checkpoint = tuple[bytes, bool]
-_OutcomeRows = tuple[str, tuple[Outcome, ...]]
+_Planning = tuple[tuple[str, ...], Steer | None]
 _Reconfiguration = tuple[bytes, bytes, frozenset[VantageId]]
 _Undoing = tuple[int, str, str]
 _Decisions = tuple[bytes, tuple[Change, ...]]
 _Loss = tuple[int, int, str]
+
+
+class _OutcomeRows(msgspec.Struct, array_like=True):
+    """Without `shed` where nothing was: as it was written before there was a plan."""
+
+    client: str
+    rows: tuple[Outcome, ...]
+    shed: int = 0
+
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _CHECKPOINT: Final = msgspec.msgpack.Decoder(_Checkpoint)
@@ -174,6 +199,7 @@ _MEMBERS: Final = msgspec.msgpack.Decoder(frozenset[VantageId])
 _RECONFIGURED: Final = msgspec.msgpack.Decoder(_Reconfiguration)
 _ORDERED: Final = msgspec.msgpack.Decoder(Order)
 _UNDONE: Final = msgspec.msgpack.Decoder(_Undoing)
+_PLANNED: Final = msgspec.msgpack.Decoder(_Planning)
 _DECISIONS: Final = msgspec.msgpack.Decoder(_Decisions)
 _LOSS: Final = msgspec.msgpack.Decoder(_Loss)
 
@@ -207,26 +233,11 @@ class Bodies:
 
     def write(self, record: Record) -> bytes:
         """The body of `record`."""
-        match record:
-            case Opened():
-                return _squeeze(_ENCODE((record.checkpoint, record.continues)))
-            case Reported():
-                return self._shapes.write(record.scope, record.vantage, record.doubt, record.readings)
-            case Outcomes():
-                return _squeeze(_ENCODE((record.client, record.rows)))
-            case Members():
-                return _squeeze(_ENCODE(sorted(record.vantages)))
-            case Reconfigured():
-                rules, lines = core_rules.encode(record.rules), encode_lines(record.lines)
-                return _squeeze(_ENCODE((rules, lines, sorted(record.vantages))))
-            case Ordered():
-                return _squeeze(_ENCODE(record.order))
-            case Undone():
-                return _squeeze(_ENCODE((record.number, record.by, record.why)))
-            case Ticked():
-                return tick_body(record.digest, record.changes)
-            case Gap():
-                return _squeeze(_ENCODE((record.since_ms, record.lost, record.reason)))
+        if isinstance(record, Reported):
+            return self._shapes.write(record.scope, record.vantage, record.doubt, record.readings)
+        if isinstance(record, Ticked):
+            return tick_body(record.digest, record.changes)
+        return _squeeze(_ENCODE(_fields(record)))
 
     def read(self, kind: int, scope: Scope | None, at_ms: int, body: bytes) -> Record:
         """The record whose columns and body these are; JournalError where they make none."""
@@ -247,14 +258,37 @@ class Bodies:
         return _plain(kind, scope, at_ms, _unsqueeze(body))
 
 
+def _fields(record: Record) -> object:
+    """What has no column of its own."""
+    match record:
+        case Opened():
+            return (record.checkpoint, record.continues)
+        case Outcomes():
+            return (record.client, record.rows, *((record.shed,) if record.shed else ()))
+        case Members():
+            return sorted(record.vantages)
+        case Reconfigured():
+            return core_rules.encode(record.rules), encode_lines(record.lines), sorted(record.vantages)
+        case Ordered():
+            return record.order
+        case Undone():
+            return (record.number, record.by, record.why)
+        case Planned():
+            return (record.clusters, record.steer)
+        case Gap():
+            return (record.since_ms, record.lost, record.reason)
+        case _:
+            raise JournalError(f"a {type(record).__name__} record has no plain body")
+
+
 def _plain(kind: RecordKind, scope: Scope, at_ms: int, body: bytes) -> Record:
     match kind:
         case RecordKind.OPENED:
             checkpoint, continues = _CHECKPOINT.decode(body)
             return Opened(scope=scope, at_ms=at_ms, checkpoint=checkpoint, continues=continues)
         case RecordKind.OUTCOMES:
-            client, rows = _OUTCOMES.decode(body)
-            return Outcomes(scope=scope, at_ms=at_ms, client=client, rows=rows)
+            seen = _OUTCOMES.decode(body)
+            return Outcomes(scope=scope, at_ms=at_ms, client=seen.client, rows=seen.rows, shed=seen.shed)
         case RecordKind.MEMBERS:
             return Members(scope=scope, at_ms=at_ms, vantages=_MEMBERS.decode(body))
         case RecordKind.RECONFIGURED:
@@ -266,6 +300,9 @@ def _plain(kind: RecordKind, scope: Scope, at_ms: int, body: bytes) -> Record:
         case RecordKind.UNDONE:
             number, by, why = _UNDONE.decode(body)
             return Undone(scope=scope, at_ms=at_ms, number=number, by=by, why=why)
+        case RecordKind.PLANNED:
+            clusters, steer = _PLANNED.decode(body)
+            return Planned(scope=scope, at_ms=at_ms, clusters=clusters, steer=steer)
         case RecordKind.TICKED | RecordKind.DECIDED:
             digest, changes = _DECISIONS.decode(body)
             return Ticked(scope=scope, at_ms=at_ms, changes=changes, digest=digest)

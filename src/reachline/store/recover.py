@@ -15,6 +15,7 @@ from reachline.store.records import (
     Opened,
     Ordered,
     Outcomes,
+    Planned,
     Reconfigured,
     Record,
     Reported,
@@ -66,7 +67,7 @@ def feed(ledger: Ledger, record: Record) -> Closed | None:
         case Reported():
             ledger.report(record.vantage, record.readings, now_ms=record.at_ms, doubt=record.doubt)
         case Outcomes():
-            ledger.outcomes(record.client, record.rows, now_ms=record.at_ms)
+            ledger.outcomes(record.client, record.rows, now_ms=record.at_ms, shed=record.shed)
         case Members():
             ledger.members(record.vantages)
         case Reconfigured():
@@ -75,6 +76,8 @@ def feed(ledger: Ledger, record: Record) -> Closed | None:
             ledger.order(record.order)
         case Undone():
             ledger.undo(record.number)
+        case Planned():
+            ledger.steered(record.steer, now_ms=record.at_ms)
         case Ticked():
             return ledger.close(record.at_ms)
         case Opened() | Gap():

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from reachline.core.ledger import Closed, Ledger
+from reachline.core.regions import steers
 from reachline.errors import JournalError
 from reachline.model import Change, LineId, Scope, Seconds
-from reachline.store.records import Bodies, Gap, Opened, Record, Reported, Ticked, tick_body
+from reachline.store.records import Bodies, Gap, Opened, Planned, Record, Reported, Ticked, tick_body
 from reachline.store.recover import feed
 from reachline.store.segment import Segment, Stored, listed, seal
 
@@ -176,10 +177,19 @@ class _Run:
                 ledger = self._ledgers.get(record.scope)
                 if ledger is None:
                     raise JournalError(f"{segment.path}: seq {stored.seq} belongs to a ledger that was never opened")
+                planned = self._plan(segment, stored, record) if isinstance(record, Planned) else None
                 closed = feed(ledger, record)
         if isinstance(record, Ticked) and closed is not None:
             return _compare(segment, stored, record, closed)
-        return None
+        return planned
+
+    def _plan(self, segment: Segment, stored: Stored, record: Planned) -> Difference | None:
+        """The plan made again from the ledgers it was made of."""
+        among = [ledger for scope, ledger in self._ledgers.items() if scope.cluster in record.clusters]
+        found = steers(among).get(record.scope.cluster)
+        if found == record.steer:
+            return None
+        return _difference(segment, stored, "plan", recorded=_text(record.steer), recomputed=_text(found))
 
     def _open(self, segment: Segment, stored: Stored, opened: Opened) -> Difference | None:
         """A checkpoint that goes on from the segment before must be what replay arrived at."""

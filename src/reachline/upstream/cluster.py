@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from reachline.core.local import (
     UNTRIED,
@@ -32,14 +31,13 @@ from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.listing import LineList, Listed, Pick, terms
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
-from reachline.upstream.tally import Tally, Totals
+from reachline.upstream.planned import Admitting, spread
+from reachline.upstream.stats import ClusterStats, Source
+from reachline.upstream.tally import Tally
 
-__all__ = ["Cluster", "ClusterStats", "Source"]
+__all__ = ["Cluster"]
 
 _log: Final = logging.getLogger(__name__)
-
-Source = Literal["none", "static", "cache", "center"]
-"""Where the present lines come from."""
 
 _OK: Final = Column.OK
 _FAILED: Final = Column.FAILED
@@ -50,24 +48,6 @@ _REPICKS: Final = 4
 """Tries for a line whose one trial another thread took first; each try sees a newer picker."""
 _NEVER: Final = -(10**12)
 """Ms. Long before any clock began: no center was ever heard."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStats:
-    """One cluster at a moment, for people and metrics. `silence` is None where no center was ever heard."""
-
-    source: Source
-    version: str
-    lines: int
-    silence: Seconds | None
-    is_stale: bool
-    trouble: str
-    open: tuple[LineId, ...]
-    trips: int
-    refused_versions: int
-    misuses: int
-    """Arguments of `report`, `fail` and `status` that are none, and were ignored."""
-    calls: Totals
 
 
 class Cluster:
@@ -110,9 +90,9 @@ class Cluster:
         self._holds_open = False
         self._picks: tuple[Pick, ...] = ()
         self._weights: Mapping[LineId, int] = {}
-        self._made: WeightedRandom[Pick] = _EMPTY
+        self._made: WeightedRandom[Pick] | Admitting = _EMPTY
         self._made_ms = _NEVER
-        self._picker: WeightedRandom[Pick] = _EMPTY
+        self._picker: WeightedRandom[Pick] | Admitting = _EMPTY
 
     # What callers use.
 
@@ -124,7 +104,8 @@ class Cluster:
     def pick(self, key: int | None = None) -> Pick | None:
         """A line by weighted chance, or None where there is none to offer. Say how it went by `report`.
 
-        No lock, no clock, no waiting. `key` is for pickers that keep callers together; chance ignores it.
+        No lock, no clock, no waiting. `key` is for pickers that keep callers together; chance ignores it. Raises `Shed` where the
+        plan across regions does not carry this call.
         """
         choice = self._picker.pick(self._rng, key)
         if choice is None or choice.is_trial:
@@ -178,6 +159,7 @@ class Cluster:
             refused_versions=self._refused,
             misuses=self._misuses,
             calls=self.tally.totals(),
+            admitted=plan.share if (plan := self._list.plan) else 1.0,
         )
 
     # What the driver and attempts use.
@@ -256,6 +238,10 @@ class Cluster:
         """Outcomes since the last take; those of lines that no center published are nobody's business."""
         taken = self.tally.take(service)
         return () if self.version is None else taken
+
+    def shed(self) -> None:
+        """One call is refused by the plan across regions: counted, for the center must know what is asked for."""
+        self.tally.shed()
 
     def turn(self) -> None:
         """Let a breaker's wait, or a silence, take effect. To be called at `deadline` or later."""
@@ -390,7 +376,9 @@ class Cluster:
                 row = self._rows.get(pick.line)
                 if row is not None or each.is_trial:
                     picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
-        self._made, self._made_ms = WeightedRandom(picks, weights), now_ms
+        self._made, self._made_ms = WeightedRandom(picks, spread(self._list, weights)), now_ms
+        if (plan := self._list.plan) is not None and plan.share < 1 and len(self._made):
+            self._made = Admitting(self._made, self.name, plan, self.shed)
         if not self._asleep:
             self._picker = self._made
 

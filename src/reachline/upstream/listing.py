@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -11,7 +12,7 @@ from reachline.core.rules import FaultRules, LocalRules
 from reachline.core.tiers import Share
 from reachline.model import Gate, Health, LineId, Ratio, Role, Seconds, Version
 
-__all__ = ["LineList", "Listed", "Pick", "Target", "target", "terms"]
+__all__ = ["Admitted", "LineList", "Listed", "Pick", "Target", "target", "terms"]
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -54,6 +55,16 @@ class Listed(NamedTuple):
     """In millionths, for the formula."""
     share: Ratio = 1.0
     """What the center's breaker admits."""
+    region: str = ""
+
+
+class Admitted(NamedTuple):
+    """What the plan across regions leaves a cluster: `share` of its calls, and of those each region's share in millionths."""
+
+    share: Ratio
+    regions: Mapping[str, int]
+    priority: int = 0
+    reason: str = ""
 
 
 class Pick(NamedTuple):
@@ -91,6 +102,8 @@ class LineList:
     """Calls that took longer are counted as slow…"""
     crawl: Seconds | None = None
     """…or as crawling; None: nobody asks."""
+    plan: Admitted | None = None
+    """None: the regions carry everything, by weight."""
 
 
 def target(text: str) -> Target:

@@ -14,10 +14,12 @@ ROWS_MOST: Final = 10_000
 """Rows kept between two takes: ten times the lines a batch carries. Calls beyond are counted as dropped."""
 _COLUMNS: Final = len(Column)
 _WIDTH: Final = _COLUMNS + PACES
+_OK, _NONE = int(Column.OK), int(Column.NONE)
+_TIMED, _SLOW, _CRAWL = range(_COLUMNS, _WIDTH)
 
 
 class Totals(NamedTuple):
-    """Calls since the start, by how they ended; `unproven` says nothing of its line, `dropped` found no room."""
+    """Calls since the start, by how they ended; `unproven` says nothing of its line, `dropped` found no room, `shed` no line."""
 
     ok: int = 0
     failed: int = 0
@@ -25,12 +27,14 @@ class Totals(NamedTuple):
     errors: int = 0
     unproven: int = 0
     dropped: int = 0
+    shed: int = 0
+    """Refused before a line was chosen, by the plan across regions."""
 
 
 class Tally:
     """Written by every caller's thread under `_lock`, which guards all of it; taken by the driver."""
 
-    __slots__ = ("_lock", "_over", "_rows", "_taken")
+    __slots__ = ("_lock", "_over", "_rows", "_shed", "_shed_taken", "_taken")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,6 +43,7 @@ class Tally:
         """Calls of rows that are gone, by column…"""
         self._over = [0] * _WIDTH
         """…and of those that found no room."""
+        self._shed = self._shed_taken = 0
 
     def add(self, line: LineId, window: int, column: Column, calls: int = 1, pace: int = 0) -> None:
         """One call more, or several that ended alike. `pace` of those that went well: `upstream.outcome.pace_of`."""
@@ -53,22 +58,47 @@ class Tally:
                 for place in range(_COLUMNS, _COLUMNS + pace):
                     row[place] += calls
 
+    def add_timed(self, line: LineId, window: int, calls: int, slow: int, crawl: int) -> None:
+        """Several calls that went well, of which so many were slow; of those, so many crawled."""
+        key = (line, window)
+        with self._lock:
+            row = self._rows.get(key)
+            if row is None:
+                row = self._new(key)
+            row[_OK] += calls
+            row[_TIMED] += calls
+            row[_SLOW] += slow
+            row[_CRAWL] += crawl
+
     def take(self, service: str) -> tuple[Outcome, ...]:
         """What was added since the last take, and nothing of it twice. Calls that prove nothing are left out."""
         with self._lock:
             rows, self._rows = self._rows, {}
             self._taken = _sums([self._taken, *rows.values()])
         return tuple(
-            Outcome(line, service, window, *row[: Column.NONE], *row[_COLUMNS:])
-            for (line, window), row in rows.items()
-            if any(row[: Column.NONE])
+            [
+                Outcome._make((line, service, window, *row[:_NONE], *row[_COLUMNS:]))
+                for (line, window), row in rows.items()
+                if any(row[:_NONE])
+            ]
         )
+
+    def shed(self) -> None:
+        """One call that was refused."""
+        with self._lock:
+            self._shed += 1
+
+    def take_shed(self) -> int:
+        """Calls refused since the last take."""
+        with self._lock:
+            taken, self._shed_taken = self._shed - self._shed_taken, self._shed
+        return taken
 
     def totals(self) -> Totals:
         """All calls so far, taken or not."""
         with self._lock:
             ok, failed, late, errors, unproven, *_ = _sums([self._taken, self._over, *self._rows.values()])
-            return Totals(ok, failed, late, errors, unproven, dropped=sum(self._over[: Column.NONE]))
+            return Totals(ok, failed, late, errors, unproven, sum(self._over[: Column.NONE]), self._shed)
 
     def _new(self, key: tuple[LineId, int]) -> list[int]:
         if len(self._rows) >= ROWS_MOST:
@@ -78,4 +108,4 @@ class Tally:
 
 
 def _sums(rows: list[list[int]]) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)]
+    return list(map(sum, zip(*rows, strict=True)))

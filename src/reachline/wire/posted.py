@@ -37,13 +37,17 @@ class OutcomeRow(TypedDict):
 
 
 class OutcomesDocument(TypedDict):
-    """`POST /api/v1/outcomes`; `open` names the lines whose breaker in this client is open now."""
+    """`POST /api/v1/outcomes`; `open` names the lines whose breaker in this client is open now.
+
+    `shed` are calls that this client refused since its last batch, as the list's `plan` says: they are asked for all the same.
+    """
 
     client: str
     cluster: str
     service: NotRequired[str]
     outcomes: list[OutcomeRow]
     open: NotRequired[list[str]]
+    shed: NotRequired[int]
 
 
 class Posted(NamedTuple):
@@ -54,6 +58,8 @@ class Posted(NamedTuple):
     outcomes: tuple[Outcome, ...]
     open: tuple[LineId, ...]
     """Lines whose local breaker is open now."""
+    shed: int = 0
+    """Calls that the client refused as the plan across regions says."""
 
 
 def read_outcomes(document: object) -> Posted:
@@ -69,6 +75,7 @@ def read_outcomes(document: object) -> Posted:
         open=tuple(
             LineId(_text(name, f"open.{at}", empty=False)) for at, name in enumerate(_list(top.get("open", []), "open"))
         ),
+        shed=_count(top.get("shed", 0), "shed"),
     )
 
 
