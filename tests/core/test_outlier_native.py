@@ -43,6 +43,16 @@ def test_latency_needs_lines_and_successes_enough_and_to_be_asked_for() -> None:
     assert timed(SLOW._replace(latency=False), 10, 11, 12, 13, 400).events == []
 
 
+def test_a_line_that_is_out_is_not_timed_against_the_others() -> None:
+    world = World(6, SLOW._replace(consecutive_5xx=3, base_ejection_ms=60_000))
+    for number in range(6):
+        world.see(number, Saw.ANSWERED, took_us=900_000 if number == 5 else 10_000, times=20)
+    world.call(5, 500, times=3)
+    world.at(10)
+
+    assert (world.out, world.count("detected_latency")) == (["l5"], 0)
+
+
 def test_only_successes_are_timed_so_that_fast_failures_make_nobody_fast() -> None:
     world = World(5, SLOW)
     for number in range(5):

@@ -121,8 +121,6 @@ class Outliers:
         found = self._split(monitor, saw, code) if self._rules.split_external_local_origin_errors else ()
         if not self._rules.split_external_local_origin_errors and (status := code or _CODES.get(saw)):
             found = monitor.answered(status, self._rules)
-        if not found or monitor.ejection is not None:
-            return ()
         events = []
         for detector in found:
             if monitor.ejection is None:
