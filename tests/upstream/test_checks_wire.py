@@ -102,9 +102,9 @@ def reply(status: int = 200, *, body: bytes = b"ok", headers: str = "") -> bytes
     return f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n{headers}\r\n".encode() + body
 
 
-async def asked(check: Asked, port: int, times: int = 1, *, reuse: bool = True) -> list[Verdict | None]:
+async def asked(check: Asked, port: int, times: int = 1, *, reuse: bool = True, name: str = "") -> list[Verdict | None]:
     """The verdicts of some checks one after another."""
-    dialogue = Dialogue(check, "127.0.0.1", port, authority="c", reuse=reuse, contexts=Contexts())
+    dialogue = Dialogue(check, "127.0.0.1", port, authority="c", reuse=reuse, contexts=Contexts(), name=name)
     try:
         found = []
         for _ in range(times):
@@ -274,6 +274,7 @@ def test_where_this_machine_has_no_descriptor_left_nothing_is_proved(monkeypatch
         (lambda: HttpCheck(send=b"x"), "send: goes only with OPTIONS, PATCH, POST, PUT"),
         (lambda: HttpCheck(path="live"), "path: must begin with /"),
         (lambda: HttpCheck(headers=(("x", "a\r\nb: c"),)), "headers: must be a name and a value of one line"),
+        (lambda: HttpCheck(headers=(("Host", "a"),)), "headers: is set by the check"),
         (lambda: HttpCheck(version="3"), "version: must be 1.1 or 2"),
     ],
 )
@@ -294,6 +295,13 @@ def test_blocks_must_come_in_order_with_anything_between_them() -> None:
 
     assert one(check, says(b"\x01\x03\x02")).fault is None
     assert one(check, leaves).fault is Fault.NETWORK
+
+
+def test_blocks_are_found_however_they_are_cut_up_and_no_byte_serves_two_of_them() -> None:
+    ask = TcpCheck(receive=(b"abab", b"", b"abc")).ask("c")
+
+    assert [ask.received(piece) for piece in (b"xaba", b"ba", b"b", b"c")] == [b"", b"", b"", None]
+    assert TcpCheck(receive=(b"abab", b"ab")).ask("c").received(b"ababxa") == b""
 
 
 def test_wrong_bytes_are_no_failure_only_the_time_is() -> None:
@@ -381,21 +389,46 @@ def test_what_speaks_no_http2_is_a_networks_failure() -> None:
 # TLS, and all of it together.
 
 
-@pytest.mark.parametrize(("name", "fault"), [("good.example", None), ("other.example", Fault.NETWORK)])
-def test_tls_is_verified_by_the_name_the_endpoint_is_asked_as(tmp_path: Path, name: str, fault: Fault | None) -> None:
+@pytest.mark.parametrize(
+    ("said", "found_by", "fault"),
+    [
+        ("good.example", "", None),
+        ("", "good.example", None),
+        ("other.example", "good.example", Fault.NETWORK),
+        ("", "", Fault.NETWORK),
+    ],
+)
+def test_tls_is_verified_by_the_name_that_is_said_or_that_the_endpoint_was_found_by(
+    tmp_path: Path, said: str, found_by: str, fault: Fault | None
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("good.example").configure_cert(context)
-    check = HttpCheck(secure=Secure(name=name, ca=str(tmp_path / "ca.pem")))
+    check = HttpCheck(secure=Secure(name=said, ca=str(tmp_path / "ca.pem")))
 
     async def main() -> list[Verdict | None]:
         async with serving(http(reply()), tls=context) as served:
-            found = await asked(check, served.port, 2)
+            found = await asked(check, served.port, 2, name=found_by)
             assert served.connections == (1 if fault is None else 0)
             return found
 
     assert [each and each.fault for each in asyncio.run(main())] == [fault, fault]
+
+
+def test_tls_that_cannot_be_set_up_is_refused_at_the_start() -> None:
+    check = HttpCheck(secure=Secure(name="", ca="/nowhere/ca.pem"))
+
+    with pytest.raises(ConfigError, match=r"clusters\.c\.health_check: tls: TLS cannot be set up"):
+        Checks("c", check, CheckRules(1, 1, 1, 1), seed=1, told=lambda *_: None)
+
+
+def test_a_name_that_cannot_be_one_proves_nothing() -> None:
+    async def main() -> Verdict | None:
+        dialogue = Dialogue(TcpCheck(), "a" * 70 + ".x", 1, authority="c", reuse=True, contexts=Contexts())
+        return await dialogue.ask()
+
+    assert asyncio.run(main()) is None
 
 
 def test_checks_follow_a_service_down_and_up_again_and_leave_no_connection() -> None:

@@ -21,9 +21,12 @@ from reachline.talk.asking import Ask, Asked
 __all__ = ["Dialogue"]
 
 _OURS: Final = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM)
-)
-"""This machine's own faults: no descriptor, memory or port left, or not allowed. Never evidence against an endpoint."""
+    (
+        errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM,
+        errno.ENOENT, errno.ENOTDIR,
+    )
+)  # fmt: skip
+"""This machine's own faults: no descriptor, memory or port left, not allowed, no CA file. Never evidence against an endpoint."""
 _EARLY_MOST: Final = 64 << 10
 """Bytes kept of a peer that speaks before it is asked: any greeting."""
 
@@ -31,12 +34,16 @@ _EARLY_MOST: Final = 64 << 10
 class Dialogue:
     """With one endpoint. Written by the task that asks; one check at a time."""
 
-    def __init__(self, check: Asked, host: str, port: int, *, authority: str, reuse: bool, contexts: Contexts) -> None:
+    def __init__(
+        self, check: Asked, host: str, port: int, *, authority: str, reuse: bool, contexts: Contexts, name: str = ""
+    ) -> None:
+        """`authority` is whom it is asked as, `name` whom TLS must show a certificate of; empty: the host."""
         self.lost: Final = asyncio.Event()
         """Set where a kept connection ended between two checks and the kind of check minds; cleared by the next check."""
         self._check: Final = check
         self._place: Final = (host, port)
         self._authority: Final = authority
+        self._name: Final = name or host
         self._reuse: Final = reuse
         self._contexts: Final = contexts
         self._wire: _Wire | None = None
@@ -62,6 +69,8 @@ class Dialogue:
             if error.errno in _OURS:
                 return None
             return Verdict(Fault.NETWORK, note=error.strerror or str(error) or "not connected")
+        except ValueError:  # a name that cannot be one
+            return None
         else:
             return verdict
         finally:
@@ -92,7 +101,7 @@ class Dialogue:
         secure = self._check.secure
         if secure is None:
             return None, None
-        named = secure if secure.name else replace(secure, name=self._authority or self._place[0])
+        named = secure if secure.name else replace(secure, name=self._name)
         return self._contexts.of(named, verify=named.verify), named.server_name
 
     def _idle_end(self) -> None:

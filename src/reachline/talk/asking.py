@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final, Protocol
 
 from reachline.core.checking import Verdict
 from reachline.talk.secure import Secure
 
-__all__ = ["BODY_MOST", "GONE", "Ask", "Asked", "holds"]
+__all__ = ["GONE", "Ask", "Asked"]
 
-BODY_MOST: Final = 1 << 20
-"""Bytes of an answer that are searched where all of it is asked for."""
 GONE: Final = "closed before the answer was whole"
 
 
@@ -50,14 +47,3 @@ class Asked(Protocol):
 
     def ask(self, authority: str) -> Ask:
         """A new conversation. `authority` is whom the endpoint is asked as where the settings do not say."""
-
-
-def holds(body: bytes, blocks: Sequence[bytes]) -> bool:
-    """Whether the blocks follow one another in the body, gaps allowed."""
-    at = 0
-    for block in blocks:
-        found = body.find(block, at)
-        if found < 0:
-            return False
-        at = found + len(block)
-    return True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from reachline.core.checking import Fault, Verdict
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
-from reachline.talk.asking import BODY_MOST, GONE, Ask, holds
+from reachline.talk.asking import GONE, Ask
 from reachline.talk.secure import Secure
 from reachline.wire import http1
 from reachline.wire.request import Request
@@ -23,6 +23,10 @@ _DEGRADED: Final = "x-envoy-degraded"
 _IMMEDIATE: Final = "x-envoy-immediate-health-check-fail"
 _USUAL: Final = ((200, 201),)
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "OPTIONS"})
+_BODY_MOST: Final = 1 << 20
+"""Bytes of a body that are searched where all of it is asked for."""
+_OWN: Final = frozenset({"host", "content-length", "transfer-encoding"})
+"""Headers that the check sets."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH: Final = re.compile(r"/[\x21-\x7e]*")
 _VALUE: Final = re.compile(r"[\x20-\x7e\t]*")
@@ -67,8 +71,13 @@ class HttpCheck:
             for name, value in (*self.headers, ("Host", self.host))
             if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value)
         ]
+        problems += [
+            _problem("headers", name, "is set by the check") for name, _ in self.headers if name.lower() in _OWN
+        ]
         if self.version not in {"1.1", "2"}:
             problems.append(_problem("version", self.version, "must be 1.1 or 2"))
+        elif self.version == "2":
+            problems += _lack_of_h2()
         if problems:
             raise ConfigError(*problems)
 
@@ -89,7 +98,7 @@ class HttpCheck:
     @property
     def kept(self) -> int:
         """Bytes of the body that are kept for a look."""
-        return (self.response_buffer_size or BODY_MOST) if self.receive else 0
+        return (self.response_buffer_size or _BODY_MOST) if self.receive else 0
 
     def judged(self, status: int, headers: Mapping[str, str], body: bytes) -> Verdict:
         """A whole answer."""
@@ -101,7 +110,7 @@ class HttpCheck:
                 status=status,
                 note=f"status {status}",
             )
-        if not holds(body, self.receive):
+        if not _holds(body, self.receive):
             return Verdict(Fault.ACTIVE, status=status, note="the body does not hold what is expected")
         return Verdict(degraded=_DEGRADED in headers, status=status)
 
@@ -178,12 +187,31 @@ def _is_in(status: int, ranges: Sequence[tuple[int, int]]) -> bool:
     return any(start <= status < end for start, end in ranges)
 
 
+def _holds(body: bytes, blocks: Sequence[bytes]) -> bool:
+    """Whether the blocks follow one another in the body, gaps allowed."""
+    at = 0
+    for block in blocks:
+        found = body.find(block, at)
+        if found < 0:
+            return False
+        at = found + len(block)
+    return True
+
+
 def _bad_ranges(name: str, ranges: Sequence[tuple[int, int]]) -> list[Problem]:
     return [
         _problem(name, f"[{start}, {end})", "must be a range of statuses in [100, 600) that is not empty")
         for start, end in ranges
         if not 100 <= start < end <= 600
     ]
+
+
+def _lack_of_h2() -> list[Problem]:
+    try:
+        from reachline.wire import http2  # noqa: F401, PLC0415  (only checks that ask for it pay for the library)
+    except ImportError:
+        return [replace(_problem("version", "2", "needs the package h2"), hint="pip install 'reachline[cli]'")]
+    return []
 
 
 def _problem(name: str, value: str, rule: str) -> Problem:

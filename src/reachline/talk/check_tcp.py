@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reachline.core.checking import Fault, Verdict
-from reachline.talk.asking import BODY_MOST, GONE, Ask, holds
+from reachline.talk.asking import GONE, Ask
 from reachline.talk.secure import Secure
 
 __all__ = ["TcpCheck"]
@@ -33,25 +33,32 @@ class TcpCheck:
 
 
 class _Tcp:
-    """Something sent, something expected."""
+    """Something sent, something expected. What cannot be part of the next block any more is forgotten at once."""
 
-    __slots__ = ("_check", "_heard", "is_reusable")
+    __slots__ = ("_heard", "_left", "_send", "is_reusable")
 
     def __init__(self, check: TcpCheck) -> None:
-        self._check = check
+        self._send = check.send
+        self._left = [block for block in reversed(check.receive) if block]
         self._heard = bytearray()
         self.is_reusable = not check.by_connect
 
     def begin(self) -> bytes:
-        return self._check.send
+        return self._send
 
     def received(self, data: bytes) -> bytes | None:
-        self._heard += data
-        if len(self._heard) > BODY_MOST:
-            return None
-        return None if holds(bytes(self._heard), self._check.receive) else b""
+        heard = self._heard
+        heard += data
+        while self._left:
+            block = self._left[-1]
+            found = heard.find(block)
+            if found < 0:
+                del heard[: max(0, len(heard) - len(block) + 1)]
+                return b""
+            del heard[: found + len(block)]
+            self._left.pop()
+        return None
 
     def verdict(self, *, closed: bool = False) -> Verdict:
-        if self._check.by_connect or holds(bytes(self._heard), self._check.receive):
-            return Verdict()
-        return Verdict(Fault.NETWORK, note=GONE if closed else f"not found in the first {BODY_MOST} bytes")
+        del closed
+        return Verdict(Fault.NETWORK, note=GONE) if self._left else Verdict()

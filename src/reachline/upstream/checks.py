@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from reachline.core.checking import NEW, After, Check, Fault, Verdict, failed_by_call, heard
 from reachline.core.checking_rules import CheckRules, checked, first_wait_ms
+from reachline.errors import ConfigError, Problem
 from reachline.net.dialogue import Dialogue
 from reachline.net.tls import Contexts
 from reachline.talk.asking import Asked
@@ -77,7 +78,7 @@ class Checks:
         has_traffic: Callable[[], bool] = lambda: True,
         questions: Callable[[Target], Questions] | None = None,
     ) -> None:
-        """`has_traffic`: whether anybody ever called the cluster; until then checks are rare. `questions` stands in for the network."""
+        """ConfigError where rules or TLS cannot be. `has_traffic`: whether anybody ever called the cluster; until then checks are rare. `questions` stands in for the network."""
         self.cluster: Final = cluster
         self._rules: Final = checked(rules, place=f"clusters.{cluster}.health_check")
         self._check: Final = check
@@ -86,6 +87,7 @@ class Checks:
         self._has_traffic: Final = has_traffic
         self._contexts: Final = Contexts()
         self._questions: Final = questions or self._dialogue
+        self._check_tls()
         self._targets: dict[str, Target] = {}
         self._watched: dict[str, _Watched] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -160,7 +162,19 @@ class Checks:
             authority=target.hostname or self.cluster,
             reuse=self._rules.reuse_connection,
             contexts=self._contexts,
+            name=target.hostname,
         )
+
+    def _check_tls(self) -> None:
+        """ConfigError where it cannot be set up: better at start than at each check."""
+        secure = self._check.secure
+        if secure is None:
+            return
+        try:
+            self._contexts.of(secure, verify=secure.verify)
+        except OSError as error:
+            place, rule = f"clusters.{self.cluster}.health_check", f"TLS cannot be set up: {error}"
+            raise ConfigError(Problem(place=place, path="tls", value=secure.ca, rule=rule)) from error
 
     async def _watch(self, target: Target, watched: _Watched) -> None:
         questions = self._questions(target)
