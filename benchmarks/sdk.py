@@ -1,4 +1,4 @@
-"""What the SDK adds to a call: a pick, an attempt around nothing, a swap of a large list, and its import.
+"""What the SDK adds to a call: a pick by each policy, an attempt around nothing, a swap of a large list, and its import.
 
 The neighbour that a pick must beat is `random.choices` with weights that are already summed. Everything runs in this one
 process, interleaved by `measured`, so that a busy machine slows both sides; the ratios are what counts.
@@ -11,6 +11,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 import time
 import timeit
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from itertools import accumulate
 from pathlib import Path
 
 from reachline.client.answer import line_list, parsed
+from reachline.core.hashing import murmur2_64, xxh64
+from reachline.core.pick import TABLE, Member, Memory, Policy, build
+from reachline.core.pick.table import HASHING
 from reachline.model import LineId, Version
 from reachline.testing.bench import RESULTS, Figure, finish, measured
 from reachline.testing.door import document, line
@@ -56,6 +60,91 @@ def pick_figures(lines: int, number: int) -> tuple[list[Figure], float]:
         f"random.choices of {lines}", "µs", each_us(lambda: rng.choices(names, cum_weights=sums)[0], number)
     )
     return [picked, chosen], chosen.median / picked.median
+
+
+BOUNDS = {"least_request": "≤ 1", "ring_hash": "≤ 1.5", "maglev": "≤ 1.5"}
+"""Microseconds of a pick; the other policies are weighted picks, ≤ 0.5."""
+
+
+def endpoints(count: int, *, step: int = 0) -> list[Member[int]]:
+    """Alike, or each by `step` heavier than the one before."""
+    return [
+        Member(number, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:443", 100 + step * number)
+        for number in range(count)
+    ]
+
+
+def policy_figures(count: int, number: int) -> list[Figure]:
+    """One pick by each policy among so many endpoints; look-ups of hash policies from a hash that is there already."""
+    rng, key = random.Random(1), xxh64(b"customer-4711")
+    figures = []
+    for name in TABLE:
+        pick = build(endpoints(count), Policy(name=name), Memory(), rng).pick
+        given = key if name in HASHING else None
+        run = each_us(lambda pick=pick, given=given: pick(rng, given), number)  # type: ignore[misc]
+        figures.append(measured(f"{name} of {count}", "µs", run, bound=BOUNDS.get(name, "≤ 0.5")))
+    for name in ("round_robin", "least_request"):
+        pick = build(endpoints(count, step=7), Policy(name=name), Memory(), rng).pick
+        run = each_us(lambda pick=pick: pick(rng), number)  # type: ignore[misc]
+        figures.append(
+            measured(f"{name} of {count}, all weights different", "µs", run, bound=BOUNDS.get(name, "≤ 0.5"))
+        )
+    return figures
+
+
+def hash_figures(number: int) -> list[Figure]:
+    """What comes before a look-up where the caller has a text and no hash."""
+    return [
+        measured("xxHash64 of 13 bytes", "µs", each_us(lambda: xxh64(b"customer-4711"), number)),
+        measured("xxHash64 of 36 bytes", "µs", each_us(lambda: xxh64(b"6fa459ea-ee8a-3ca4-894e-db77e160355e"), number)),
+        measured("MurmurHash2 of 13 bytes", "µs", each_us(lambda: murmur2_64(b"customer-4711"), number)),
+    ]
+
+
+def build_figures(count: int) -> list[Figure]:
+    """A new picker of many endpoints, by each policy: one weight has moved, and the process knows the endpoints."""
+    rng, figures = random.Random(1), []
+    before, after = endpoints(count), endpoints(count)
+    after[0] = after[0]._replace(weight=101)
+    for name in TABLE:
+        memory = Memory()
+
+        def swap(name: str = name, memory: Memory = memory) -> float:
+            began = time.perf_counter()
+            build(after, Policy(name=name), memory, rng)
+            return (time.perf_counter() - began) * 1e3
+
+        build(before, Policy(name=name), memory, rng)
+        figures.append(measured(f"swap to {count} endpoints, {name}", "ms", swap, bound="≤ 50"))
+
+    def first() -> float:
+        began = time.perf_counter()
+        build(before, Policy(name="maglev"), Memory(), rng)
+        return (time.perf_counter() - began) * 1e3
+
+    return [*figures, measured("the same for the first time, maglev", "ms", first, runs=3)]
+
+
+def waiting_figure(count: int) -> Figure:
+    """The longest of all picks made while another thread builds pickers of many endpoints and puts them in place."""
+    some, policy, memory, rng = endpoints(count, step=7), Policy(), Memory(), random.Random(1)
+    place = [build(some, policy, memory, rng)]
+
+    def swapping() -> None:
+        for _ in range(5):
+            place[0] = build(some, policy, memory, rng)
+
+    def run() -> float:
+        longest, swapper = 0.0, threading.Thread(target=swapping)
+        swapper.start()
+        while swapper.is_alive():
+            began = time.perf_counter()
+            place[0].pick(rng)
+            longest = max(longest, time.perf_counter() - began)
+        swapper.join()
+        return longest * 1e3
+
+    return measured(f"longest pick during swaps to {count}", "ms", run)
 
 
 def attempt_figure(number: int) -> Figure:
@@ -150,7 +239,11 @@ def main() -> int:
     for lines in (3, 100):
         found, ratios[lines] = pick_figures(lines, asked.number)
         figures += found
+    for endpoint_count in (100, asked.lines):
+        figures += policy_figures(endpoint_count, asked.number)
+    figures += hash_figures(asked.number)
     figures += [attempt_figure(asked.number), failed_attempt_figure(asked.number), *swap_figures(asked.lines)]
+    figures += [*build_figures(asked.lines), waiting_figure(asked.lines)]
     figures += [import_figure(), first_use_figure()]
     finish("sdk", figures, directory=asked.results)
     for lines, ratio in ratios.items():

@@ -7,7 +7,7 @@ from every client, ours or not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import unpack_from
+from struct import Struct, unpack_from
 from typing import Final
 
 __all__ = ["MURMUR_SEED", "murmur2_64", "xxh64", "xxh64_chain"]
@@ -20,6 +20,9 @@ _P4: Final = 0x85EB_CA77_C2B2_AE63
 _P5: Final = 0x27D4_EB2F_1656_67C5
 """The primes of the xxHash specification."""
 
+_WORDS: Final = tuple(Struct(f"<{count}Q") for count in range(4))
+"""Of what is shorter than a stripe: most keys are."""
+
 MURMUR_SEED: Final = 0xC70F_6907
 """The seed that libstdc++ gives MurmurHash2, and Envoy after it."""
 _MURMUR: Final = 0xC6A4_A793_5BD1_E995
@@ -30,7 +33,7 @@ def xxh64(data: bytes, seed: int = 0) -> int:
     size = len(data)
     value, at = _lanes(data, seed) if size >= 32 else (seed + _P5, 0)
     value = (value + size) & _ALL
-    for lane in unpack_from(f"<{(size - at) >> 3}Q", data, at):
+    for lane in _WORDS[(size - at) >> 3].unpack_from(data, at):
         lane = lane * _P2 & _ALL
         value ^= ((lane << 31 | lane >> 33) & _ALL) * _P1 & _ALL
         value = ((value << 27 | value >> 37) & _ALL) * _P1 + _P4 & _ALL

@@ -113,6 +113,14 @@ def test_long_cycles_are_run_and_short_ones_written_down() -> None:
     assert isinstance(of([CYCLE_MOST, 1, 1]), Deadlines)
 
 
+@pytest.mark.parametrize("size", [3, 128, 129, 1_000])
+def test_a_schedule_that_runs_is_the_written_one_however_many_endpoints(size: int) -> None:
+    weights = [1 + number * 37 % 101 for number in range(size)]
+    picker = Deadlines(range(size), weights, picks=500)
+
+    assert [picker.pick(CHANCE) for _ in range(3 * size)] == turns(weights, 500, 3 * size)
+
+
 def test_while_another_thread_holds_the_schedule_a_pick_is_drawn_by_the_same_weights() -> None:
     picker, chance = Deadlines("ab", [3.0, 1.0]), random.Random(2)
     picker._box.clear()

@@ -66,22 +66,31 @@ class _Ways(NamedTuple):
     memory: Memory
     rng: Random
     now_ms: int
+    part: object
 
     @property
     def is_hashing(self) -> bool:
         return self.policy.name in HASHING
 
 
-def build(members: Sequence[Member[T]], policy: Policy, memory: Memory, rng: Random, *, now_ms: int = 0) -> Picker[T]:
+def build(
+    members: Sequence[Member[T]],
+    policy: Policy,
+    memory: Memory,
+    rng: Random,
+    *,
+    now_ms: int = 0,
+    part: object = None,
+) -> Picker[T]:
     """The picker of these members now; with slow start, build again at `slow.due_ms`.
 
-    `memory` is the process's own and goes from picker to picker. ConfigError names every member that cannot be, by position
+    `memory` is the process's own and goes from picker to picker; `part` tells parts of one cluster apart in it. ConfigError names every member that cannot be, by position
     (`member.sound` sorts them out beforehand), and a policy that is none.
     """
     if policy.name not in TABLE:
         rule = f"a policy is one of {', '.join(sorted(TABLE))}"
         raise ConfigError(Problem(place="balancing", path="policy", value=policy.name, rule=rule))
-    ranks, ways = _ranks(checked(members)), _Ways(policy, memory, rng, now_ms)
+    ranks, ways = _ranks(checked(members)), _Ways(policy, memory, rng, now_ms, part)
     plan = _loads(ranks, policy)
     parts: list[tuple[Picker[T], int]] = []
     for rank, share, panics in zip(ranks, plan.healthy, plan.panic, strict=True):
@@ -123,6 +132,8 @@ def _census(rank: _Rank[T], *, by_weight: bool) -> Census:
 
 
 def _ranks(members: Sequence[Member[T]]) -> list[_Rank[T]]:
+    if not any(member.priority for member in members):
+        return [_sorted_out(0, members)] if members else []
     sorted_by: list[list[Member[T]]] = [[] for _ in range(1 + max((member.priority for member in members), default=-1))]
     for member in members:
         sorted_by[member.priority].append(member)
@@ -141,7 +152,7 @@ def _all(rank: _Rank[T], ways: _Ways) -> Picker[T]:
         return Uniform(())
     if ways.is_hashing:
         return _hashed(rank, rank.members, ways, healths=False)
-    return _flat(rank.members, ways, (rank.priority, "all"))
+    return _flat(rank.members, ways, (ways.part, rank.priority, "all"))
 
 
 def _part(rank: _Rank[T], ways: _Ways, kind: str) -> Picker[T]:
@@ -149,7 +160,7 @@ def _part(rank: _Rank[T], ways: _Ways, kind: str) -> Picker[T]:
     members = rank.healthy if kind == "healthy" else rank.degraded
     if ways.is_hashing:
         return _hashed(rank, members, ways, healths=ways.policy.hash_health)
-    name = (rank.priority, kind)
+    name = (ways.part, rank.priority, kind)
     if ways.policy.localities is not None:
         return _by_weight(rank, members, ways, name)
     if ways.policy.zoning is not None and rank.priority == 0 and kind == "healthy":

@@ -18,24 +18,27 @@ T = TypeVar("T")
 class FewestOfSome(Generic[T]):
     """`choices` draws with replacement; the fewest calls win, and of equals the first drawn."""
 
-    __slots__ = ("_loads", "_more", "_size", "items")
+    __slots__ = ("_loads", "_more", "_pairs", "_size", "items")
 
     def __init__(self, items: Sequence[T], loads: Sequence[Load], *, choices: int = 2) -> None:
         self.items: Final = tuple(items)
         self._loads: Final = tuple(loads)
         self._size: Final = len(self.items)
+        # Two draws out of one number: a double has room for those of ninety million endpoints.
+        self._pairs: Final = float(self._size * self._size)
         self._more: Final = range(choices - 2)
 
     def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:  # noqa: ARG002 - chance needs neither
         """An item, or None without items."""
-        size, loads, chance = self._size, self._loads, rng.random
+        size, loads = self._size, self._loads
         if not size:
             return None
-        best, other = int(chance() * size), int(chance() * size)
+        both = int(rng.random() * self._pairs)
+        best, other = both // size, both % size
         if loads[other].active < loads[best].active:
             best = other
         for _ in self._more:
-            other = int(chance() * size)
+            other = int(rng.random() * size)
             if loads[other].active < loads[best].active:
                 best = other
         return self.items[best]

@@ -34,7 +34,7 @@ def filled(starts: Sequence[tuple[int, int]], shares: Sequence[float], size: int
     """
     owners, taken = [-1] * size, bytearray(size)
     at, skips = [offset for offset, _ in starts], [skip for _, skip in starts]
-    choosers, few = _choosers(shares), isqrt(size)
+    choosers, few = _choosers(shares), isqrt(size) // 2
     for place in islice(choosers, size - few):
         slot, skip = at[place], skips[place]
         while taken[slot]:
@@ -58,9 +58,13 @@ def _choosers(shares: Sequence[float]) -> Iterator[int]:
     In round n a place takes one if n x share has reached its target, which then grows by the heaviest share: so the heaviest
     takes one in every round. Rounds in which a place takes none are not visited.
     """
+    if min(shares) == max(shares):
+        return cycle(range(len(shares)))
+    return _by_share(shares)
+
+
+def _by_share(shares: Sequence[float]) -> Iterator[int]:
     heaviest = max(shares)
-    if min(shares) == heaviest:
-        yield from cycle(range(len(shares)))
     due, targets = [(1, place) for place in range(len(shares))], [0.0] * len(shares)
     while True:
         turn, place = due[0]

@@ -72,21 +72,23 @@ def _cost(load: Load) -> None:
 class PeakEwma(Generic[T]):
     """Two different items by chance, the cheaper one wins; a weight divides its item's cost. One never tried costs nothing."""
 
-    __slots__ = ("_costs", "_loads", "_size", "items")
+    __slots__ = ("_costs", "_loads", "_pairs", "_size", "items")
 
     def __init__(self, items: Sequence[T], loads: Sequence[Load], weights: Sequence[float]) -> None:
         self.items: Final = tuple(items)
         self._loads: Final = tuple(loads)
         self._costs: Final = tuple(1.0 / weight for weight in weights)
         self._size: Final = len(self.items)
+        self._pairs: Final = float(self._size * (self._size - 1))
 
     def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:  # noqa: ARG002 - chance needs neither
         """An item, or None without items."""
         size = self._size
         if size < 2:
             return self.items[0] if size else None
-        chance, loads, costs = rng.random, self._loads, self._costs
-        one, other = int(chance() * size), int(chance() * (size - 1))
+        loads, costs = self._loads, self._costs
+        both = int(rng.random() * self._pairs)
+        one, other = both % size, both // size
         if other >= one:
             other += 1
         return self.items[one if loads[one].cost * costs[one] <= loads[other].cost * costs[other] else other]

@@ -36,8 +36,8 @@ class Subsetting(Generic[T]):
         """ConfigError as of `build`. Priorities, panic and localities are a subset's own, by its own members."""
         known = checked(members)
 
-        def made(some: Sequence[Member[T]]) -> Picker[T]:
-            return build(some, policy, memory, rng, now_ms=now_ms)
+        def made(some: Sequence[Member[T]], part: object) -> Picker[T]:
+            return build(some, policy, memory, rng, now_ms=now_ms, part=part)
 
         groups: dict[_Named, list[Member[T]]] = {}
         for selector in subsets.selectors:
@@ -50,10 +50,10 @@ class Subsetting(Generic[T]):
         self._nobody: Final[Picker[T]] = Uniform(())
         self._subsets: Final = subsets
         self._selectors: Final = {selector.keys: selector for selector in reversed(subsets.selectors)}
-        self._pickers: Final = {named: made(some) for named, some in groups.items()}
+        self._pickers: Final = {named: made(some, named) for named, some in groups.items()}
         asked = {subsets.fallback, *(each.fallback for each in subsets.selectors)}
-        self._any: Final = made(known) if Fallback.ANY in asked or subsets.panic_any else self._nobody
-        self._default: Final = made(default) if Fallback.DEFAULT in asked else self._nobody
+        self._any: Final = made(known, Fallback.ANY) if Fallback.ANY in asked or subsets.panic_any else self._nobody
+        self._default: Final = made(default, Fallback.DEFAULT) if Fallback.DEFAULT in asked else self._nobody
 
     def of(self, wanted: Mapping[str, str]) -> Picker[T]:
         """The picker for a call that names this metadata: its subset's, or that of the fallback; never fails.
