@@ -309,6 +309,18 @@ def test_leaving_a_watch_closes_every_socket() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("ready_any", [True, False])
+def test_without_names_the_first_update_comes_at_once_and_says_so(ready_any: bool) -> None:
+    async def main():
+        settings = DnsSettings(ready_any=ready_any, initial_wait=2 * LONGEST)
+        async with aclosing(StrictDns([], settings, rng=Random(1)).watch()) as updates:
+            update = await Watch(updates).next()
+
+        assert (update.membership.members, update.trouble) == ((), "no names are written down")
+
+    asyncio.run(main())
+
+
 def test_targets_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"strict_dns: endpoints\[1\]\.weight: must be a whole number"):
         StrictDns([target("a.test"), target("a.test", weight=0)], rng=Random(1))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reachline.discovery.static import Static
@@ -93,6 +93,7 @@ places = st.builds(
 clusters: st.SearchStrategy = st.lists(places, max_size=8).map(lambda found: cluster(*distinct(found)[0]))
 
 
+@settings(max_examples=60)
 @given(clusters, clusters)
 def test_a_diff_carries_one_cluster_into_the_other_whatever_moved(before: Membership, after: Membership) -> None:
     update = compare(before, after)

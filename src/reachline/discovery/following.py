@@ -103,7 +103,7 @@ class Following:
 
     def _is_ready(self, begin: Seconds, now: Seconds) -> bool:
         ready = [each.is_ready for each in self._names.values()]
-        return now >= begin + self._settings.initial_wait or (any(ready) if self._settings.ready_any else all(ready))
+        return now >= begin + self._settings.initial_wait or all(ready) or (self._settings.ready_any and any(ready))
 
     def _update(self, begin: Seconds, now: Seconds) -> Update | None:
         """What is to be told now, if anything."""
@@ -111,7 +111,8 @@ class Following:
             return None
         addresses = {host: in_use(each, now, self._settings) for host, each in self._names.items()}
         membership, notices = self._build(addresses)
-        said = "; ".join(filter(None, (trouble(each, now, self._settings) for each in self._names.values())))
+        troubles = [trouble(each, now, self._settings) for each in self._names.values()]
+        said = "; ".join(filter(None, troubles)) if self._names else "no names are written down"
         before = Membership() if self._told is None else self._told.membership
         update = compare(before, membership, trouble=said, notices=notices)
         told = self._told

@@ -31,7 +31,7 @@ class StrictDns:
         base: Membership | None = None,
         names: Names | None = None,
     ) -> None:
-        """`base` holds what is said of the cluster as a whole; `names` asks elsewhere than this machine does.
+        """`base` holds what is said of the cluster as a whole; `names` asks elsewhere than this machine does, for this one alone.
 
         ConfigError names every target that cannot be.
         """

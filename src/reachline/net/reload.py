@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -64,7 +64,7 @@ def _refusal(path: str | Path, rule: str, hint: str = "") -> ConfigError:
 
 async def changes(
     path: str | Path, *, known: str = "", debounce: Seconds = _DEBOUNCE
-) -> AsyncIterator[str | ConfigError]:
+) -> AsyncGenerator[str | ConfigError, None]:
     """Each new content of the file, from `known` on (empty: as it is now); ends when the task is cancelled.
 
     A content that cannot be taken comes as the ConfigError that says why, once; a file that is away is waited for.
@@ -84,8 +84,14 @@ async def changes(
 
 async def _stirs(directory: Path, debounce: Seconds) -> AsyncIterator[None]:
     """Once at the start (the file may be newer than what is known), then whenever the directory stirs; ends with it."""
-    from watchfiles import awatch  # noqa: PLC0415  (compiled, and only daemons need it)
-
+    try:
+        from watchfiles import awatch  # noqa: PLC0415  (compiled, and only daemons need it)
+    except ImportError:  # an install without the daemons' extras: looking does as well, only later
+        yield
+        while _is_there(directory):
+            yield
+            await asyncio.sleep(_LOOK)
+        return
     # No filter: Kubernetes swaps `..data`. Without news it wakes all the same and looks at the content, which finds what
     # no watch can see: a write just before the watch was set, a symlink into another directory, a replaced directory.
     watch = awatch(

@@ -117,10 +117,10 @@ def _check(frame: bytes) -> None:
 class Attached:
     """The agent's end of one stream: a `Transport`. Written by the task that opened it."""
 
-    def __init__(self, channel: grpc.aio.Channel, peer: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, peer: str, method: str = ATTACH) -> None:
         self.peer = peer
         self._channel = channel
-        self._call: Any = channel.stream_stream(ATTACH)()
+        self._call: Any = channel.stream_stream(method)()
 
     async def send(self, frame: bytes, timeout: Seconds) -> None:
         """Handed to the peer's flow control within `timeout`, or an error; after one the stream is over."""
@@ -156,19 +156,28 @@ class Attached:
         await self._channel.close()
 
 
-async def attach(address: str, *, timeout: Seconds, credentials: Credentials | None = None) -> Attached:
+async def attach(
+    address: str,
+    *,
+    timeout: Seconds,
+    credentials: Credentials | None = None,
+    method: str = ATTACH,
+    options: Mapping[str, int] = MappingProxyType({}),
+) -> Attached:
     """A stream to the center at `address`, connected; ConnectionError (with the reason) or TimeoutError where there is none.
 
-    A Unix socket is guarded by its file's rights and never speaks TLS.
+    A Unix socket is guarded by its file's rights and never speaks TLS. `method` and `options` (of the channel) are for other
+    peers than a center.
     """
+    chosen = tuple({**dict(_CHANNEL), **options}.items())
     if credentials is None or address.startswith(_UNIX):
-        channel = grpc.aio.insecure_channel(address, _CHANNEL)
+        channel = grpc.aio.insecure_channel(address, chosen)
     else:
-        channel = grpc.aio.secure_channel(address, credentials, _CHANNEL)
+        channel = grpc.aio.secure_channel(address, credentials, chosen)
     try:
         async with asyncio.timeout(timeout):
             await _ready(channel, address)
-        return Attached(channel, address)
+        return Attached(channel, address, method)
     except BaseException:
         await channel.close()
         raise
