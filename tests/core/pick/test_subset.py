@@ -19,10 +19,14 @@ MEMBERS = [
 VERSION, BOTH = frozenset({"version"}), frozenset({"version", "stage"})
 
 
-def picked(subsets: Subsets, panic: int = 0, members: list[Member[str]] = MEMBERS, **wanted: str) -> str:
+def gets(subsets: Subsets, wanted: dict[str, str], *, panic: int = 0) -> str:
     """All that a call with this metadata may get, in order."""
-    found = Subsetting(members, subsets, Policy(panic=panic), Memory(), CHANCE).of(wanted)
+    found = Subsetting(MEMBERS, subsets, Policy(panic=panic), Memory(), CHANCE).of(wanted)
     return "".join(sorted({str(found.pick(CHANCE) or "-") for _ in range(30)}))
+
+
+def picked(subsets: Subsets, **wanted: str) -> str:
+    return gets(subsets, wanted)
 
 
 def having(fallback: Fallback = Fallback.NONE, **more: object) -> Subsets:
@@ -46,12 +50,12 @@ def having(fallback: Fallback = Fallback.NONE, **more: object) -> Subsets:
     ],
 )
 def test_a_call_gets_the_subset_it_names(wanted: dict[str, str], found: str) -> None:
-    assert picked(having(), **wanted) == found
+    assert gets(having(), wanted) == found
 
 
 def test_a_subset_that_exists_is_final_also_while_all_in_it_are_down() -> None:
     assert picked(having(Fallback.ANY), version="3") == "-"
-    assert picked(having(Fallback.ANY), panic=50, version="3") == "d"
+    assert gets(having(Fallback.ANY), {"version": "3"}, panic=50) == "d"
 
 
 def test_the_general_fallback_is_nobody_anybody_or_a_default_subset() -> None:
