@@ -9,9 +9,11 @@ import pytest
 
 from reachline.core.drill import verdict
 from reachline.core.explain import explain
+from reachline.core.incidents import Incidents
 from reachline.core.ledger import Closed, Ledger
 from reachline.core.orders import Action, Order
 from reachline.core.rules import BreakerRules, FaultRules, Limit, Patience, Rules, with_tables
+from reachline.core.telling import text
 from reachline.model import Counts, Gate, Health, Kind, Line, LineId, Reading, Version, Zone
 from reachline.testing import builders
 
@@ -156,6 +158,19 @@ def test_over_it_stays_out_where_it_failed_meanwhile_and_returns_through_a_trial
     assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
 
 
+def test_over_it_is_unknown_where_nobody_ever_judged_it() -> None:
+    ledger = settled(zones="-HH")
+    ledger.order(drill())
+    for number in range(4, 9):
+        tick(ledger, number, "-HH")
+    during = weights(ledger)[A]
+    ledger.undo(1)
+
+    (change,) = tick(ledger, 9, "-HH").changes
+
+    assert (during, change.after.weight, change.after.health) == (0, 100, Health.UNKNOWN)
+
+
 def test_a_line_that_is_out_by_itself_is_left_alone() -> None:
     ledger, plain = settled(), settled()
     for number in (4, 5, 6):
@@ -221,6 +236,21 @@ def test_a_checkpoint_in_the_midst_of_a_drill_goes_on_as_the_ledger_does() -> No
     assert weights(ledger)[A] == 100
 
 
+def test_a_drill_is_no_incident_where_the_log_begins_in_its_midst_either() -> None:
+    ledger = settled()
+    ledger.order(drill())
+    changes = [change for number in (4, 5, 6) for change in tick(ledger, number).changes]
+    ledger.undo(1)
+    over = tick(ledger, 7).changes
+    whole, late = Incidents(), Incidents()
+
+    whole.take([*changes, *over])
+    late.take(over)
+
+    assert len(changes) == 2
+    assert whole.all() == late.all() == ()
+
+
 def test_explain_names_the_drill_and_its_end() -> None:
     ledger = settled()
     ledger.order(drill())
@@ -231,4 +261,13 @@ def test_explain_names_the_drill_and_its_end() -> None:
     assert found.because == "a drill plays that it failed (order 1)"
     assert (found.next_ms, found.next) == (200_000, "order 1, a drill, ends; then it stands as its own evidence says")
     assert found.otherwise[-1] == "an operator ends the drill (`undo 1`)"
-    assert [order.number for order in found.orders] == [1]
+    assert "drill, order 1 by kim on payments/a until 200000 (in 2 min 20 s), because practice." in text(found, str)
+
+
+def test_explain_says_how_slow_a_line_is_played() -> None:
+    ledger = settled()
+    ledger.order(drill(slow_ms=300))
+
+    told = text(explain(ledger.view(A, 40_000), [], rules=RULES, now_ms=40_000), str)
+
+    assert "drill of 300 ms, order 1 by kim" in told

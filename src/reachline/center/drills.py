@@ -40,6 +40,12 @@ class Drills:
         self._board = board
         self._orders = orders
         self._watch = watch
+        known = {(one.scope, one.order.number) for one in watch.all()}
+        for scope, ledger in owner.ledgers.items():
+            for order in ledger.book.given:
+                # One that the journal's newest segments no longer tell of is watched from here on.
+                if (scope, order.number) not in known:
+                    watch.ordered(scope, order, ledger.told.values(), board.clock())
         owner.heard = self._heard
 
     async def play(self, asked: AskedDrill, *, principal: Principal = LOCAL) -> drilling.PlayedDocument:

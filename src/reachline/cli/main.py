@@ -42,6 +42,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "close": Entry("reachline.cli.orders", "Keep breakers closed for a time.", "cli"),
     "undo": Entry("reachline.cli.orders", "End an order before its time.", "cli"),
     "orders": Entry("reachline.cli.orders", "What operators ordered, until when and why.", "cli"),
+    "drill": Entry("reachline.cli.drill", "Play that lines fail or are slow: does traffic move?", "cli"),
+    "drills": Entry("reachline.cli.drill", "What became of drills.", "cli"),
     "incidents": Entry("reachline.cli.incidents", "Faults, from the first bad verdict to full weight.", "cli"),
     "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
     "simulate": Entry("reachline.cli.simulate", "What incidents would have come to, here and elsewhere.", "center"),

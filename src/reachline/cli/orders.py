@@ -20,7 +20,7 @@ from reachline.core import words
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "EFFECT", "clock", "lasts", "refused"]
 
 Row = Mapping[str, Any]
 
@@ -186,10 +186,10 @@ def _place(
     how: _How, target: str, for_: str | None, reason: str, *, weight: int | None = None, force: bool = False
 ) -> None:
     if weight is not None and weight < 1:
-        raise _refused(how.command, "POINTS", str(weight), "must be 1 or more", "`drain` takes all traffic away")
+        raise refused(how.command, "POINTS", str(weight), "must be 1 or more", "`drain` takes all traffic away")
     body: dict[str, object] = {"action": how.command, "target": target, "reason": reason}
     if for_ is not None:
-        body["for"] = _lasts(how.command, for_)
+        body["for"] = lasts(how.command, for_)
     if weight is not None:
         body["weight"] = weight
     if force:
@@ -201,14 +201,15 @@ def _place(
     _act(how, target, send)
 
 
-def _lasts(command: str, text: str) -> Seconds:
+def lasts(command: str, text: str) -> Seconds:
+    """What `--for` says; ConfigError where it is no time."""
     from reachline.doors.units import seconds  # noqa: PLC0415  (pydantic, for a command that was given a time)
 
     found = seconds(text)
     if found is None:
-        raise _refused(command, "--for", text, "must be a duration", "write 90s, 30m, 2h, 1d or 1h30m")
+        raise refused(command, "--for", text, "must be a duration", "write 90s, 30m, 2h, 1d or 1h30m")
     if not math.isfinite(found) or found < 1:
-        raise _refused(command, "--for", text, "must be a second or more", "write 90s, 30m, 2h, 1d or 1h30m")
+        raise refused(command, "--for", text, "must be a second or more", "write 90s, 30m, 2h, 1d or 1h30m")
     return found
 
 
@@ -225,10 +226,10 @@ def _act(how: _How, value: str, send: Callable[[str], Any]) -> None:
                 console().print("nothing was changed")
                 raise typer.Exit(1)
         done = send("false")
-    except Refusal as refused:
-        if refused.status not in _QUESTION:
+    except Refusal as error:
+        if error.status not in _QUESTION:
             raise
-        raise _refused(how.command, "", value, refused.message, refused.hint) from refused
+        raise refused(how.command, "", value, error.message, error.hint) from error
     if how.output is Output.JSON:
         write_json(done)
     else:
@@ -239,7 +240,8 @@ def _is_attended() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _refused(command: str, path: str, value: str, rule: str, hint: str) -> ConfigError:
+def refused(command: str, path: str, value: str, rule: str, hint: str) -> ConfigError:
+    """What is wrong with a command's option or with what it asked of the center; the value is named once."""
     return ConfigError(Problem(place=command, path=path, value="" if value in rule else value, rule=rule, hint=hint))
 
 
@@ -254,7 +256,7 @@ def _effects(effects: Sequence[Mapping[str, Any]]) -> None:
     """A table a cluster: every line's weight and share, before and after."""
     out = console()
     for effect in effects:
-        out.print(table(effect["lines"], _EFFECT, title=effect["cluster"]))
+        out.print(table(effect["lines"], EFFECT, title=effect["cluster"]))
         if effect["panic"]:
             out.print(f"{effect['cluster']}: ordinary rules are suspended then ({effect['panic']})", style="yellow")
         for line in effect["waiting"]:
@@ -263,7 +265,7 @@ def _effects(effects: Sequence[Mapping[str, Any]]) -> None:
             out.print(f"no line of {effect['cluster']} carries traffic then", style="red", markup=False)
 
 
-_EFFECT: Final[list[Column[Row]]] = [
+EFFECT: Final[list[Column[Row]]] = [
     Column(title="line", cell=lambda row: row["line"]),
     Column(title="state", cell=lambda row: _moved(_word(row["before"]), _word(row["after"])), style=lambda row: style_of(_word(row["after"]))),
     Column(title="weight", cell=lambda row: _moved(row["before"]["weight"], row["after"]["weight"]), align="right"),
@@ -290,7 +292,7 @@ def _told(done: Mapping[str, Any]) -> None:
     for order in done["orders"]:
         what = f"order {order['id']}, {_what(order)} {order['target']}"
         if order["state"] == "in_force":
-            until = "until it is undone" if order["until"] is None else f"until {_clock(order['until'], time.time())}"
+            until = "until it is undone" if order["until"] is None else f"until {clock(order['until'], time.time())}"
             told = f"{what} {until}: in force within {within}; `reachline undo {order['id']}` ends it"
         else:
             told = f"{what}: ended, within {within}"
@@ -309,7 +311,7 @@ def _columns(now: Seconds) -> list[Column[Row]]:
         Column(title="order", cell=_what),
         Column(title="target", cell=lambda row: row["target"]),
         Column(title="lines", cell=_lines, align="right"),
-        Column(title="since", cell=lambda row: _clock(row["since"], now)),
+        Column(title="since", cell=lambda row: clock(row["since"], now)),
         Column(title="until", cell=lambda row: _until(row, now)),
         Column(title="by", cell=lambda row: row["by"]),
         Column(title="reason", cell=lambda row: row["reason"] or "–"),
@@ -326,17 +328,17 @@ def _until(row: Row, now: Seconds) -> str:
     match row["state"]:
         case "undone":
             why = f": {row['ended_reason']}" if row["ended_reason"] else ""
-            return f"undone {_clock(row['ended'], now)} by {row['ended_by']}{why}"
+            return f"undone {clock(row['ended'], now)} by {row['ended_by']}{why}"
         case "over":
-            return f"over since {_clock(row['ended'], now)}"
+            return f"over since {clock(row['ended'], now)}"
         case _ if row["until"] is None:
             return "undone"
         case _:
-            return f"{_clock(row['until'], now)} (in {words.duration(round(1_000 * (row['until'] - now)))})"
+            return f"{clock(row['until'], now)} (in {words.duration(round(1_000 * (row['until'] - now)))})"
 
 
-def _clock(unix: Seconds, now: Seconds) -> str:
-    """Local time; with its date where that is not today's."""
+def clock(unix: Seconds, now: Seconds) -> str:
+    """A Unix time as local time; with its date where that is not today's."""
     moment, today = time.localtime(unix), time.localtime(now)
     is_today = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
     return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M", moment)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from reachline.core.breaker import Breaker
 from reachline.core.hearing import Told
-from reachline.core.judge import Judgement, after_close, at_trial
+from reachline.core.judge import NEW, Judgement, after_close, at_trial
 from reachline.core.orders import Order, order_of
 from reachline.core.row import Row, Stepped, step
 from reachline.core.rules import FAULT, Limit, Patience, Rules
@@ -101,5 +101,7 @@ def let_go(row: Row, *, patience: Patience, blind_ms: int, now_ms: int) -> Row:
         judged = Judgement(Health.HEALTHY, good=patience.recover)
     elif zone is Zone.D:
         judged = Judgement(Health.DEGRADED, bad=patience.degraded, faults=FAULT)
+    elif not row.zone_ms:
+        judged = NEW
     bad_ms = 0 if zone is Zone.H else row.bad_ms
     return row._replace(breaker=breaker, judgement=judged, held=False, bad_ms=bad_ms, reason="")

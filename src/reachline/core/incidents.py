@@ -206,9 +206,9 @@ class Incidents:
 
 
 def _was_sick(standing: Standing) -> bool:
-    """Of a line whose first decision in the log this is; what an operator opened is no fault."""
+    """Of a line whose first decision in the log this is; what an operator opened, or a drill, is no fault."""
     is_sick = standing.health in _SICK or standing.gate is not Gate.CLOSED
-    return is_sick and not standing.reason.startswith("operator.")
+    return is_sick and not standing.reason.startswith(("operator.", "drill."))
 
 
 def _grown(incident: Incident, change: Change, found: Finding | None) -> Incident:

@@ -67,6 +67,7 @@ def _headed(orders: Sequence[Order]) -> Iterator[tuple[str, Order]]:
 def _order(order: Order, now_ms: int, clock: Clock) -> str:
     """Who asked what, until when and why: `drain, order 3 by local until 16:03:22 (in 2 h), because works.`"""
     what = f"{order.action.value} {order.weight}" if order.weight else order.action.value
+    what += f" of {words.milliseconds(1_000 * order.slow_ms)}" if order.slow_ms else ""
     until = "until it is undone"
     if order.until_ms is not None:
         until = f"until {clock(order.until_ms)} (in {words.duration(order.until_ms - now_ms)})"

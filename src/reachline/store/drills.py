@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -35,19 +36,27 @@ def watched(directory: Path | str, past: Iterable[Given]) -> Watch:
         for one in past
         if one.order.action is Action.DRILL
     ]
-    paths = listed(Path(directory))[-_SEGMENTS:]
-    for path in paths:
-        try:
-            with Segment(path) as segment:
-                last = segment.last()
-                if last is None:
-                    continue
-                wanted = [*spans, (last.at_ms - _AROUND_MS, last.at_ms)] if path is paths[-1] else spans
-                if any(begin <= last.at_ms and segment.meta.opened_ms <= end for begin, end in wanted):
-                    _read(segment, watch, wanted)
-        except JournalError as error:
-            log.warning("segment_skipped", extra={"segment": path.name, "reason": str(error)})
+    reached: list[tuple[Path, int, int]] = []
+    for path in listed(Path(directory))[-_SEGMENTS:]:
+        with _tolerant(path), Segment(path) as segment:
+            if (last := segment.last()) is not None:
+                reached.append((path, segment.meta.opened_ms, last.at_ms))
+    newest_ms = max((last_ms for _, _, last_ms in reached), default=0)
+    spans.append((newest_ms - _AROUND_MS, newest_ms))
+    for path, opened_ms, last_ms in reached:
+        if any(begin <= last_ms and opened_ms <= end for begin, end in spans):
+            with _tolerant(path), Segment(path) as segment:
+                _read(segment, watch, spans)
     return watch
+
+
+@contextmanager
+def _tolerant(path: Path) -> Iterator[None]:
+    """A damaged segment is left out, from the damage on, and logged."""
+    try:
+        yield
+    except JournalError as error:
+        log.warning("segment_skipped", extra={"segment": path.name, "reason": str(error)})
 
 
 def tell(watch: Watch, record: Record, lines: Iterable[Line] = ()) -> tuple[Abort, ...]:
@@ -66,8 +75,8 @@ def tell(watch: Watch, record: Record, lines: Iterable[Line] = ()) -> tuple[Abor
     return ()
 
 
-def _read(segment: Segment, watch: Watch, wanted: Iterable[tuple[int, int]]) -> None:
-    spans, bodies = tuple(wanted), Bodies()
+def _read(segment: Segment, watch: Watch, spans: Sequence[tuple[int, int]]) -> None:
+    bodies = Bodies()
     opened: dict[Scope, bytes] = {}
     lines: dict[Scope, tuple[Line, ...]] = {}
     for stored in segment.records():
