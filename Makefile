@@ -42,7 +42,8 @@ test: setup-dev parts lint imports ## everything, real parts included
 	@$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-whole test-aside
 
 test-whole:
-	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone and not ($(FAST))" $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -m calm $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone and not calm and not ($(FAST))" $(ARGS) || [ $$? = 5 ]
 
 test-aside:
 	tools/aside $(BIN)/mypy
