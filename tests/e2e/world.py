@@ -29,7 +29,14 @@ class World:
     """Everything that was started, by name. Each process can be killed and started again on the same port."""
 
     def __init__(
-        self, directory: Path, *, preset: str, targets: Sequence[str], agents: Sequence[str], mode: str = "literal"
+        self,
+        directory: Path,
+        *,
+        preset: str,
+        targets: Sequence[str],
+        agents: Sequence[str],
+        mode: str = "literal",
+        more: str = "",
     ) -> None:
         self.directory = directory
         self.ports = {name: free_port() for name in targets}
@@ -37,7 +44,7 @@ class World:
         self.agents = tuple(agents)
         self.document = directory / "reachline.yaml"
         self.journal = directory / "journal"
-        self.document.write_text(f"mode: {mode}\n{self._document(preset)}")
+        self.document.write_text(f"mode: {mode}\n{more}{self._document(preset)}")
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -63,6 +70,11 @@ class World:
     def start_target(self, name: str) -> None:
         self._run(name, "-c", TARGET, str(self.ports[name]))
         eventually(lambda: is_open(self.ports[name]), what=f"target {name}")
+
+    def start_traffic(self, rate: int) -> None:
+        """The demo's callers, over the SDK; `kill("traffic")` ends them."""
+        asked = ("--center", self.center, "--cluster", "shop", "--rate", str(rate))
+        self._run("traffic", "-m", "reachline.testing.traffic", *asked)
 
     def start_center(self) -> None:
         self._run("center", "-m", "reachline", "center", str(self.document))
@@ -130,9 +142,10 @@ def world(
     targets: Sequence[str] = "abc",
     agents: Sequence[str] = ("a1", "a2"),
     mode: str = "literal",
+    more: str = "",
 ) -> Iterator[World]:
-    """A running world; nothing of it is left afterwards, however the test ends."""
-    made = World(directory, preset=preset, targets=targets, agents=agents, mode=mode)
+    """A running world, `more` at the top of its document; nothing of it is left afterwards, however the test ends."""
+    made = World(directory, preset=preset, targets=targets, agents=agents, mode=mode, more=more)
     try:
         made.start()
         yield made
