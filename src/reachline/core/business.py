@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from reachline.core.cusum import NOTHING, Evidence
 from reachline.core.rules import BusinessRules, Limit, Rules
@@ -28,6 +28,8 @@ _RATES: Final = (
     Limit("errors", 20, 10, 100, 50, 5),
 )
 """For rules that name no limits of their own: the table's."""
+
+_K = TypeVar("_K", bound=str)
 
 
 class Word(NamedTuple):
@@ -50,12 +52,13 @@ UNKNOWN: Final = Word(Zone.N)
 
 @dataclass(slots=True)
 class Span:
-    """The calls between two ticks. `sums` and `services` are derived from `rows`: all calls of a line, all of a service."""
+    """The calls between two ticks, and derived from `rows`: all calls of a line, all of a service, who called."""
 
     rows: dict[LineId, dict[Key, Seen]] = field(default_factory=dict)
-    sums: dict[LineId, Seen] = field(default_factory=dict)
-    services: dict[str, Seen] = field(default_factory=dict)
     clients: set[str] = field(default_factory=set)
+    _lines: dict[LineId, list[int]] = field(default_factory=dict)
+    _services: dict[str, list[int]] = field(default_factory=dict)
+    """Fields of `Seen`, summed in place: of ten clients' calls on a line each makes one value, not three."""
 
     def add(self, line: LineId, key: Key, seen: Seen) -> None:
         """These calls too."""
@@ -65,11 +68,32 @@ class Span:
         was = rows.get(key)
         rows[key] = seen if was is None else was.plus(seen)
         client, service = key
-        whole = self.sums.get(line)
-        self.sums[line] = seen if whole is None else whole.plus(seen)
-        served = self.services.get(service)
-        self.services[service] = seen if served is None else served.plus(seen)
+        _plus(self._lines, line, seen)
+        _plus(self._services, service, seen)
         self.clients.add(client)
+
+    def whole(self, line: LineId) -> Seen | None:
+        """All calls of the line; None where there is none."""
+        found = self._lines.get(line)
+        return None if found is None else Seen(*found)
+
+    def services(self) -> dict[str, Seen]:
+        """All calls of each service."""
+        return {name: Seen(*found) for name, found in self._services.items()}
+
+    def suspects(self) -> set[LineId]:
+        """Lines with anything bad among their calls: of all others the calls speak well."""
+        return {line for line, (_, *bad, _, slow, _) in self._lines.items() if slow or any(bad)}
+
+
+def _plus(sums: dict[_K, list[int]], key: _K, seen: Seen) -> None:
+    found = sums.get(key)
+    if found is None:
+        sums[key] = [*seen]
+        return
+    for place, value in enumerate(seen):
+        if value:
+            found[place] += value
 
 
 def limits_of(rules: Rules) -> tuple[Limit, ...]:
@@ -116,16 +140,16 @@ class Business:
 
     def is_called(self, line: LineId) -> bool:
         """Whether there are any calls of this line that still count."""
-        return any(line in span.sums for _, span in self.spans)
+        return any(line in span.rows for _, span in self.spans)
 
     def suspects(self) -> set[LineId]:
-        """Lines called since the last tick with anything bad among it: of all others the calls speak well."""
-        return {line for line, seen in self.newest.sums.items() if seen.failed or seen.late or seen.errors or seen.slow}
+        """Lines called since the last tick with anything bad among it."""
+        return self.newest.suspects()
 
     def word(self, line: LineId, held: Iterable[tuple[str, int]], rules: Rules) -> Word:
         """What the calls of the last ten seconds say of the line; `held` are the metrics it was in D or F by."""
         spans = [span for _, span in self.spans if line in span.rows]
-        whole = summed(span.sums[line] for span in spans)
+        whole = summed(known for span in spans if (known := span.whole(line)) is not None)
         callers = {client for span in spans for client, _ in span.rows[line]}
         wanted = min(rules.business.clients, len({client for _, span in self.spans for client in span.clients}))
         if whole.calls < rules.business.minimum or len(callers) < wanted:
@@ -140,7 +164,7 @@ class Business:
     def evidence(self, line: LineId, rules: Rules) -> Evidence:
         """`fast` mode: the calls since the last tick that are held against the line, or for it."""
         newest = self.newest
-        whole = newest.sums.get(line)
+        whole = newest.whole(line)
         if whole is None:
             return NOTHING
         found: tuple[Cause, ...] = ()
@@ -166,7 +190,7 @@ class Business:
         for span in spans:
             for key, seen in span.rows.get(line, {}).items():
                 rows.setdefault(key, []).append(seen)
-            for name, seen in span.services.items():
+            for name, seen in span.services().items():
                 services.setdefault(name, []).append(seen)
         return causes(
             {key: summed(seen) for key, seen in rows.items()},

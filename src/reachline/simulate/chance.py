@@ -8,9 +8,9 @@ from functools import lru_cache
 from random import Random
 from typing import Final
 
-__all__ = ["binomial", "poisson", "split"]
+__all__ = ["LARGE", "binomial", "poisson", "split", "sums"]
 
-_LARGE: Final = 40.0
+LARGE: Final = 40.0
 """Above, a rounded normal variate stands for a Poisson one: its skew of 1/sqrt(40) moves no figure we show."""
 _MOST: Final = 200
 _TINY: Final = 1e-18
@@ -26,14 +26,14 @@ def poisson(rng: Random, mean: float) -> int:
     """How many of independent events happen where `mean` are expected."""
     if mean <= 0.0:
         return 0
-    if mean > _LARGE:
+    if mean > LARGE:
         return max(0, round(mean + math.sqrt(mean) * rng.gauss(0.0, 1.0)))
-    return bisect_left(_sums(mean), rng.random())
+    return bisect_left(sums(mean), rng.random())
 
 
 @lru_cache(maxsize=16_384)
-def _sums(mean: float) -> tuple[float, ...]:
-    """The chances of at most 0, 1, 2… events: most draws of a run are of a few means, again and again."""
+def sums(mean: float) -> tuple[float, ...]:
+    """The chances of at most 0, 1, 2… of events of which so many are expected, 0 ≤ mean ≤ `LARGE`: most draws of a run are of a few means, again and again."""
     chance = below = math.exp(-mean)
     found = [below]
     while len(found) < _MOST and below < 1.0 and (chance > _TINY or len(found) < mean):
@@ -49,7 +49,7 @@ def binomial(rng: Random, trials: int, share: float) -> int:
         return 0
     if share >= 1.0:
         return trials
-    if trials * min(share, 1.0 - share) > _LARGE:
+    if trials * min(share, 1.0 - share) > LARGE:
         drawn = trials * share + math.sqrt(trials * share * (1.0 - share)) * rng.gauss(0.0, 1.0)
         return min(trials, max(0, round(drawn)))
     chance = below = (1.0 - share) ** trials

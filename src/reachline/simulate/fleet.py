@@ -7,7 +7,7 @@ Single calls are drawn one by one where there are few of them (`per_call`), and 
 from __future__ import annotations
 
 import math
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from reachline.model import Failure
-from reachline.simulate.chance import binomial, poisson
+from reachline.simulate.chance import LARGE, binomial, poisson, sums
 from reachline.simulate.contender import STEP_MS, Called, Choice
 from reachline.simulate.paths import Odds
 from reachline.simulate.scenarios import Traffic
@@ -36,7 +36,21 @@ _ORDERED: Final = 64
 class Cell:
     """One client's calls on one line. Written by the fleet."""
 
-    __slots__ = ("bad", "client", "cold", "good", "is_trial", "line", "odds", "owed", "service", "share", "since_ms")
+    __slots__ = (
+        "bad",
+        "client",
+        "cold",
+        "good",
+        "is_trial",
+        "line",
+        "odds",
+        "owed",
+        "service",
+        "share",
+        "since_ms",
+        "tables",
+        "usual",
+    )
 
     def __init__(self, client: int, line: str, service: str) -> None:
         self.client, self.line, self.service = client, line, service
@@ -50,6 +64,10 @@ class Cell:
         self.is_trial = False
         self.cold = 0
         """Calls that still meet new connections."""
+        self.usual = 0.0
+        """Good calls of which so many are expected are drawn by…"""
+        self.tables: tuple[tuple[float, ...], ...] | None = None
+        """…these, one for each part of them; None: by `poisson`."""
 
 
 class _Call(NamedTuple):
@@ -135,7 +153,7 @@ class Fleet:
         """How calls end from now on."""
         for cell in self._order:
             self._accrue(cell, now_ms)
-            cell.odds = odds(cell)
+            cell.odds, cell.usual = odds(cell), 0.0
         self._is_stale = True
 
     def _accrue(self, cell: Cell, now_ms: int) -> None:
@@ -213,21 +231,28 @@ class Fleet:
     def flush(self, client: int, now_ms: int) -> list[Called]:
         """All good calls of a client that were not told yet."""
         found: list[Called] = []
-        name = self.clients[client]
+        name, chance = self.clients[client], self._rng.random
         for line, cell in self.cells[client].items():
             owed = cell.owed + cell.good * (now_ms - cell.since_ms) / 1_000
             cell.since_ms = now_ms
             if not owed:
                 continue
             cell.owed = 0.0
-            if overs := cell.odds.overs:
-                ok, over = self._paced(owed, overs)
+            if owed != cell.usual:
+                cell.usual, cell.tables = owed, _tables(owed, cell.odds.overs)
+            if cell.tables is None:
+                ok, over = self._paced(owed, cell.odds.overs)
             else:
-                ok, over = poisson(self._rng, owed), ()
+                ok, drawn = 0, []
+                for table in cell.tables:
+                    ok += bisect_left(table, chance())
+                    drawn.append(ok)
+                over = tuple(drawn[-2::-1])
             if ok:
                 if cell.cold:
                     cell.cold = max(0, cell.cold - ok)
-                found.append(Called(name, line, ok, 0, 0, 0, 0 if overs else self._mean_us(cell, ok), over))
+                mean_us = 0 if over else self._mean_us(cell, ok)
+                found.append(Called._make((name, line, ok, 0, 0, 0, mean_us, over, ())))
         return found
 
     def _singly(self, now_ms: int) -> None:
@@ -350,6 +375,13 @@ class Fleet:
         odds = cell.odds
         noise = self._rng.gauss(0.0, 1.0) * odds.spread_ms / math.sqrt(answered)
         return max(1_000, round(1_000 * (odds.mean_ms + max(noise, -0.9 * odds.spread_ms))))
+
+
+@lru_cache(maxsize=4_096)
+def _tables(mean: float, shares: tuple[float, ...]) -> tuple[tuple[float, ...], ...] | None:
+    """What each part of so many good calls is drawn by; None where they are too many for tables."""
+    means = [mean * part for part in _parts(shares)]
+    return tuple(map(sums, means)) if min(means) > 0.0 and max(means) <= LARGE else None
 
 
 @lru_cache(maxsize=1_024)

@@ -20,6 +20,7 @@ from reachline.simulate.score import figures
 from reachline.simulate.still import Nothing, Oracle
 from reachline.simulate.timeline import Timeline
 from reachline.simulate.world import World
+from reachline.store.collecting import uncollected
 
 __all__ = ["CONTENDERS", "Job", "jobs", "perform", "play", "rows_of"]
 
@@ -60,7 +61,8 @@ def jobs(scenarios: Sequence[Scenario], contenders: Sequence[str], *, seeds: int
 def play(scenario: Scenario, contender: str, *, seed: int, mode: str = "fast") -> World:
     """One contender's run, over. KeyError for a name that is none."""
     world = World(scenario, _maker(scenario, contender, mode), seed=seed)
-    world.go()
+    with uncollected():
+        world.go()
     return world
 
 

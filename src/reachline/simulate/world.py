@@ -180,9 +180,11 @@ class World:
         return found
 
     def _choose(self) -> None:
+        found = [*map(self.contender.choice, self.run.clients)]
+        if found == self._choices:
+            return
         cold = self.scenario.cold_connection.warm_after_requests
-        for at, client in enumerate(self.run.clients):
-            choice = self.contender.choice(client)
+        for at, (client, choice) in enumerate(zip(self.run.clients, found, strict=True)):
             if choice is not self._choices[at]:
                 self.observer.chose(self.now_ms, client, self._choices[at], choice)
                 self._choices[at] = choice

@@ -203,6 +203,8 @@ def _varints(out: bytearray, values: Iterable[int]) -> None:
 
 
 def _values(packed: bytes) -> list[int]:
+    if packed.isascii():
+        return [*packed]  # nearly always: no difference is so large that it takes a second byte
     values = []
     value = shift = 0
     for byte in packed:

@@ -16,6 +16,7 @@ from reachline.core.ledger import Closed, Ledger
 from reachline.core.regions import steers
 from reachline.errors import JournalError
 from reachline.model import Change, LineId, Scope, Seconds
+from reachline.store.collecting import uncollected
 from reachline.store.records import Bodies, Gap, Opened, Planned, Record, Reported, Ticked, tick_body
 from reachline.store.recover import feed
 from reachline.store.segment import Segment, Stored, listed, seal
@@ -88,7 +89,7 @@ def replay(path: Path | str) -> Replayed:
         if not place.exists():  # retention dropped it since it was listed: what follows begins anew
             run.skip()
             continue
-        with Segment(place) as segment:
+        with Segment(place) as segment, uncollected():
             difference = run.segment(segment)
         if difference is not None:
             return run.result(difference)

@@ -33,8 +33,17 @@ class Client:
     """One instance. Written by the contender."""
 
     def __init__(
-        self, name: str, service: str, *, rng: Random, clock: Callable[[], float], flush_ms: int, number: int
+        self,
+        name: str,
+        service: str,
+        *,
+        rng: Random,
+        clock: Callable[[], float],
+        flush_ms: int,
+        number: int,
+        stirred: set[int],
     ) -> None:
+        """`stirred` gets its number whenever there is something to do for it at once."""
         self.name, self.service = name, service
         self.choice = Choice(0, {})
         self._clock = clock
@@ -50,12 +59,17 @@ class Client:
         self._pending: deque[tuple[int, tuple[Outcome, ...]]] = deque()
         self.due_ms: int | None = None
         """When a breaker's wait is over."""
+        self.number, self._stirred = number, stirred
         self.wake_ms = 0
         """Nothing is to be done before."""
 
+    def _stir(self) -> None:
+        self.wake_ms = 0
+        self._stirred.add(self.number)
+
     def _note(self) -> None:
         self._moved = self._hurried = True
-        self.wake_ms = 0
+        self._stir()
 
     def _rest_until(self) -> None:
         """Work out when there is something to do again."""
@@ -99,7 +113,7 @@ class Client:
             self.choice = Choice(self.choice.number + 1, weights, trials, marks)
         due = self.cluster.deadline()
         self.due_ms = None if due is None else round(1_000 * due)
-        self.wake_ms = 0
+        self._stir()
 
     # -- calls -------------------------------------------------------------------------------------------------------------------------
 
@@ -113,6 +127,11 @@ class Client:
         """Calls on one line ended."""
         pick = self._picks.get(called.line)
         if pick is None:
+            return
+        if not called.order and not (called.failed or called.late or called.errors):
+            self._count(pick, called, called.ok)
+            if self._moved:
+                self._renew(now_ms)
             return
         told_ok = called.order.count(None)
         self._count(pick, called, called.ok - told_ok)
@@ -129,7 +148,7 @@ class Client:
         elif called.order:
             due = self.cluster.deadline()
             self.due_ms = None if due is None else round(1_000 * due)
-            self.wake_ms = 0
+            self._stir()
 
     def _count(self, pick: Pick, called: Called, ok: int) -> None:
         """Those that went well, by how fast they were."""
@@ -138,11 +157,8 @@ class Client:
         if not called.over:
             self.cluster.tally.add(pick.line, pick.window, Column.OK, ok)
             return
-        crawl = min(ok, called.over[-1])
-        slow = min(ok - crawl, called.over[0] - called.over[-1])
-        for calls, pace in ((ok - slow - crawl, 1), (slow, 2), (crawl, 3)):
-            if calls > 0:
-                self.cluster.tally.add(pick.line, pick.window, Column.OK, calls, pace)
+        slow = min(ok, called.over[0])
+        self.cluster.tally.add_timed(pick.line, pick.window, ok, slow, min(slow, called.over[-1]))
 
     def _rest(self, pick: Pick, called: Called) -> None:
         """Those of very many that no order tells of."""

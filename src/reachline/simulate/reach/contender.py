@@ -52,6 +52,10 @@ class Reachline:
             self._start(name)
         services = service_names(len(run.clients), timeline.services)
         flush_ms = max(200, round(1_000 * scenario.traffic.flush_s))
+        self._stirred = set(range(len(run.clients)))
+        """Clients for whom there is something to do at once…"""
+        self._alarms: list[tuple[int, int]] = []
+        """…and when, at the latest, for each of them."""
         self._clients = [
             Client(
                 name,
@@ -60,6 +64,7 @@ class Reachline:
                 clock=lambda: self.now_ms / 1_000,
                 flush_ms=flush_ms,
                 number=at,
+                stirred=self._stirred,
             )
             for at, name in enumerate(run.clients)
         ]
@@ -188,20 +193,29 @@ class Reachline:
         return delay
 
     def _tend_clients(self) -> None:
-        now_ms = self.now_ms
+        now_ms, stirred, alarms = self.now_ms, self._stirred, self._alarms
         confirms = now_ms >= self._heard_ms
         if confirms:
             self._heard_ms += _HEARD_MS
-        for client in self._clients:
-            if client.wake_ms > now_ms and not confirms:
-                continue
-            if client.due_ms is not None and client.due_ms <= now_ms:
-                client.turn(now_ms)
-            is_heard = self._is_up and client.name not in self._away
-            if confirms and is_heard:
-                client.heard(now_ms)
-            if post := client.post(now_ms, is_heard=is_heard):
-                self._post(partial(self._outcomes, post), now_ms + self._scenario.agents.report_delay_ms)
+            stirred.update(range(len(self._clients)))
+        while alarms and alarms[0][0] <= now_ms:
+            stirred.add(heapq.heappop(alarms)[1])
+        for number in sorted(stirred):
+            client = self._clients[number]
+            if client.wake_ms <= now_ms or confirms:
+                self._tend(client, confirms=confirms)
+                heapq.heappush(alarms, (client.wake_ms, number))
+        stirred.clear()
+
+    def _tend(self, client: Client, *, confirms: bool) -> None:
+        now_ms = self.now_ms
+        if client.due_ms is not None and client.due_ms <= now_ms:
+            client.turn(now_ms)
+        is_heard = self._is_up and client.name not in self._away
+        if confirms and is_heard:
+            client.heard(now_ms)
+        if post := client.post(now_ms, is_heard=is_heard):
+            self._post(partial(self._outcomes, post), now_ms + self._scenario.agents.report_delay_ms)
 
     def _post(self, arrive: Callable[[int], None], at_ms: int) -> None:
         heapq.heappush(self._mail, (at_ms, next(self._count), arrive))
