@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heapreplace
 from itertools import accumulate
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -24,11 +24,6 @@ _PICKS_MOST: Final = (2**32 - 1) // 10
 """Envoy's own limit of picks that may lie before a start."""
 _LIFT: Final = 1e-13
 """Added to each weight at the start, as in Envoy: keeps one weight's multiples of another from rounding to either side."""
-
-_WINDOW: Final = 32
-"""Picks in one window of time, about: a heap of five floors."""
-_SMALL: Final = 128
-"""Up to so many entries one heap of all is as good."""
 
 
 def heap_after(weights: Sequence[float], picks: int) -> tuple[list[Entry], int]:
@@ -69,58 +64,14 @@ def turns(weights: Sequence[float], picks: int, count: int) -> list[int]:
     return found
 
 
-class _Queue:
-    """Entries by time: a heap of those of the present window of time, and lists of those of later ones.
-
-    Entries leave in the order of one heap of all, at the price of a small one. Written by whoever took it out of its box.
-    """
-
-    __slots__ = ("_rate", "later", "now", "order", "window", "windows")
-
-    def __init__(self, entries: Sequence[Entry], order: int, rate: float) -> None:
-        """`rate` is windows by unit of time; 0 is one window for ever."""
-        self.order = order
-        self.later: dict[int, list[Entry]] = {}
-        self._rate: Final = rate
-        for entry in entries:
-            self.later.setdefault(int(entry[0] * rate), []).append(entry)
-        self.windows = list(self.later)
-        heapify(self.windows)
-        self.window, self.now = 0, list[Entry]()
-        self._open()
-
-    def replace_first(self, deadline: float, place: int) -> None:
-        """The first entry of `now` leaves, and its place is back with a later deadline."""
-        entry, window = (deadline, self.order, place), int(deadline * self._rate)
-        self.order += 1
-        if window == self.window:
-            heapreplace(self.now, entry)
-            return
-        heappop(self.now)
-        known = self.later.get(window)
-        if known is None:
-            self.later[window] = [entry]
-            heappush(self.windows, window)
-        else:
-            known.append(entry)
-        if not self.now:
-            self._open()
-
-    def _open(self) -> None:
-        """The next window that has entries."""
-        self.window = heappop(self.windows)
-        self.now = self.later.pop(self.window)
-        heapify(self.now)
-
-
 class Deadlines(Generic[T]):
     """The schedule kept as it runs, for weights without a short cycle, or that change from pick to pick.
 
-    One thread at a time holds the queue, by taking it out of its box; whoever finds the box empty does not wait but draws by
+    One thread at a time holds the heap, by taking it out of its box; whoever finds the box empty does not wait but draws by
     chance with the same weights. So a pick never waits, and a fork in the middle of another thread's pick harms nothing.
     """
 
-    __slots__ = ("_box", "_steps", "_sums", "_weigh", "items")
+    __slots__ = ("_box", "_order", "_steps", "_sums", "_weigh", "items")
 
     def __init__(
         self,
@@ -131,25 +82,25 @@ class Deadlines(Generic[T]):
         weigh: Callable[[int], float] | None = None,
     ) -> None:
         """`weigh` says a place's weight at its pick, where it is not always the same; `weights` are those at the start."""
-        heap, order = heap_after(weights, picks)
+        heap, self._order = heap_after(weights, picks)
         self.items: Final = tuple(items)
+        self._box: Final = [heap]
         self._steps: Final = [1.0 / weight for weight in weights]
         self._sums: Final = list(accumulate(map(float, weights)))
         self._weigh: Final = weigh
-        rate = self._sums[-1] / _WINDOW if len(heap) > _SMALL else 0.0
-        self._box: Final = [_Queue(heap, order, rate)] if heap else []
 
     def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:  # noqa: ARG002 - a turn needs no key
         """The item whose deadline is earliest, or None without items."""
         if not self.items:
             return None
         try:
-            queue = self._box.pop()
+            heap = self._box.pop()
         except IndexError:
             return self.items[min(bisect(self._sums, rng.random() * self._sums[-1]), len(self.items) - 1)]
-        # Not put back where a signal interrupts this: half a step would lose an endpoint, and chance loses none.
-        deadline, _, place = queue.now[0]
+        # Not put back where a signal interrupts this: half a step might lose an endpoint, and chance loses none.
+        deadline, _, place = heap[0]
         step = self._steps[place] if self._weigh is None else 1.0 / self._weigh(place)
-        queue.replace_first(deadline + step, place)
-        self._box.append(queue)
+        heapreplace(heap, (deadline + step, self._order, place))
+        self._order += 1
+        self._box.append(heap)
         return self.items[place]
