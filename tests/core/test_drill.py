@@ -214,6 +214,21 @@ def test_the_guard_keeps_what_it_would_keep_of_a_real_failure() -> None:
     assert not any(row.held for row in ledger.rows.values())
 
 
+def test_successes_of_a_line_that_is_played_failed_do_not_keep_it_in_traffic() -> None:
+    big, small = builders.line("a", base=300), builders.line("b", base=100)
+    ledger = settled((replace(big, capacity=40), replace(small, capacity=100)))
+    ledger.order(drill())
+    seen = []
+
+    for number in range(4, 9):
+        for vantage in VANTAGES:
+            ledger.report(vantage, [(A, WELL._replace(fresh_ok=5))], now_ms=number * TICK_MS - 50)
+        ledger.close(number * TICK_MS)
+        seen.append(weights(ledger)[A])
+
+    assert seen[2:] == [0, 0, 0]
+
+
 def test_what_is_measured_meanwhile_is_kept_and_nobody_loses_trust_by_it() -> None:
     ledger = settled()
     ledger.order(drill())

@@ -74,8 +74,8 @@ def played(line: LineId, told: Told, order: Order, zone: Zone, *, now_ms: int, r
     truth, row = told.found.zone, told.row
     if not is_played(row) or _WORSE[zone] <= max(_WORSE[truth], 0):
         return None
-    # A line that fails has no successes either, by which a guard could hold it; once open they are its way back in need.
-    staged = row._replace(ok_ms=0) if row.breaker.gate is Gate.CLOSED else row
+    # A line that fails has no successes either, by which the guard would hold it or panic let it in.
+    staged = row._replace(ok_ms=0)
     found = told.found._replace(zone=zone, is_seconded=True)
     done = step(line, staged, found, votes=(), now_ms=now_ms, rules=rules)
     after = done.row._replace(zone=row.zone, zone_ms=row.zone_ms)

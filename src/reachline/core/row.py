@@ -195,7 +195,7 @@ def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
 
 def due_ms(row: Row, rules: Rules) -> int | None:
     """When this row's breaker moves without new evidence, or None. A verdict speaks of now for `blind_ms` only."""
-    if row.obeys.forced == "open" or (row.obeys.drill and row.reason.startswith("drill.")):
+    if row.obeys.forced == "open":
         return None
     fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
     usual, steady = rate_milli(row.usual), row.judgement.good >= rules.patience.recover
