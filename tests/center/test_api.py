@@ -18,7 +18,7 @@ DOOR = "/api/v1/clusters/payments/lines"
 ROW = {
     "line", "cluster", "address", "via", "origin", "role", "roles", "provider", "groups", "drained", "health", "breaker",
     "step", "weight", "base", "raw", "score", "reason", "since", "next", "window", "blind", "incident", "kind", "p95", "p50",
-    "ewma", "jitter", "loss", "timeout",
+    "ewma", "jitter", "loss", "timeout", "region",
 }  # fmt: skip
 
 

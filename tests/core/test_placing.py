@@ -47,9 +47,20 @@ class Programme:
 
     def far(self, served: Mapping[str, int]) -> int:
         """The fewest calls away from home where each cluster is served so many."""
-        cost = [float(bool(each.home) and region != each.home) for each, region in self.pairs]
-        rows = [[float(other is each) for other, _ in self.pairs] for each in self.claims]
-        return round(self._least(cost, rows, [float(served[each.cluster]) for each in self.claims]))
+        # For each pair a second variable, the calls beyond those that are at home there.
+        count = len(self.pairs)
+        cost = [0.0] * count + [1.0] * count
+        rows = [[float(other is each) for other, _ in self.pairs] + [0.0] * count for each in self.claims]
+        beyond = [
+            [float(at == here) for at in range(count)] + [-float(at == here) for at in range(count)]
+            for here in range(count)
+        ]
+        within = [[*row, *[0.0] * count] for row in self.within] + beyond
+        most = self.most + [float(near(each, region)) for each, region in self.pairs]
+        equal = [float(served[each.cluster]) for each in self.claims]
+        done = linprog(cost, within, most, rows, equal, bounds=self.bounds + [(0, None)] * count)
+        assert done.success, done.message
+        return round(done.fun)
 
     def _least(self, cost: list[float], rows: list[list[float]], equal: list[float]) -> float:
         done = linprog(cost, self.within, self.most, rows or None, equal or None, bounds=self.bounds)
@@ -63,9 +74,14 @@ def by_priority(plan: Plan, claims: Sequence[Claim]) -> dict[int, int]:
     return {level: sum(found[each.cluster] for each in claims if each.priority == level) for level in levels}
 
 
+def near(claim: Claim, region: str) -> int:
+    """Calls that are at home there."""
+    return claim.usual.get(region, 0) if claim.usual else claim.calls if claim.home in ("", region) else 0
+
+
 def far_of(plan: Plan, claims: Sequence[Claim]) -> int:
-    homes = {each.cluster: each.home for each in claims}
-    return sum(one.calls for one in plan.placed if homes[one.cluster] not in ("", one.region))
+    found = {each.cluster: each for each in claims}
+    return sum(max(0, one.calls - near(found[one.cluster], one.region)) for one in plan.placed)
 
 
 def test_three_regions_with_four_priorities_at_sixty_percent_are_placed_as_the_programme_says() -> None:
@@ -92,6 +108,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Claim], dict[str, int]]:
             calls=draw(st.integers(0, 50)),
             rooms=draw(st.dictionaries(st.sampled_from(sorted(rooms)), st.integers(0, 40))),
             home=draw(st.sampled_from(["", *rooms])),
+            usual=draw(st.dictionaries(st.sampled_from(sorted(rooms)), st.integers(0, 30))),
             priority=draw(st.integers(0, 3)),
         )
         for number in range(draw(st.integers(0, 6)))
@@ -141,6 +158,18 @@ def test_one_is_moved_aside_to_a_region_it_has_lines_in_for_one_that_has_none_th
 
     assert not plan.shed
     assert (plan.in_region("both", "west"), plan.in_region("one", "east")) == (50, 50)
+
+
+def test_what_is_at_home_in_several_regions_stays_there_as_far_as_it_can() -> None:
+    spread = Claim(
+        cluster="spread", calls=90, rooms=dict.fromkeys(REGIONS, 90), usual={"east": 40, "north": 30, "west": 20}
+    )
+
+    plan = place([spread], {"east": 90, "north": 90, "west": 5})
+
+    assert not plan.shed
+    assert plan.in_region("spread", "west") == 5
+    assert sum(max(0, plan.in_region("spread", region) - calls) for region, calls in spread.usual.items()) == 15
 
 
 def test_within_a_priority_all_are_shed_to_the_same_degree() -> None:

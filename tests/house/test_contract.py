@@ -11,7 +11,7 @@ import pytest
 
 from reachline.center.api import serving
 from reachline.store.records import RecordKind
-from reachline.wire import posted, view
+from reachline.wire import listed, posted, view
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_every_field_of_a_clusters_document_is_told_and_no_other(page: str) -> N
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
     # The cluster is in the path; the epoch is the version's first part.
-    assert told == set(get_type_hints(view.ClusterDocument)) - {"cluster", "epoch"}
+    assert told == set(get_type_hints(listed.ClusterDocument)) - {"cluster", "epoch"}
 
 
 def test_fields_that_a_client_needs_are_fields_of_the_rows(page: str) -> None:
@@ -38,7 +38,7 @@ def test_fields_that_a_client_needs_are_fields_of_the_rows(page: str) -> None:
     formula = re.findall(r"`(\w+)`", text.split("`local_rules.formula`")[1].split("\n\n")[0])
 
     assert line <= set(get_type_hints(view.LineRow))
-    assert set(formula) == set(get_type_hints(view.FormulaDocument)) | set(get_type_hints(view.FormulaRow))
+    assert set(formula) == set(get_type_hints(listed.FormulaDocument)) | set(get_type_hints(listed.FormulaRow))
     assert f"after {serving._LONGEST_WAIT:.0f} s at most" in text
     assert f"every {serving._KEEP_ALIVE:.0f} s" in text
 
@@ -53,7 +53,7 @@ def test_the_outcomes_shown_are_taken_whole(page: str) -> None:
     assert set(shown["outcomes"][0]) | {"service"} == set(get_type_hints(posted.OutcomeRow))
     (row,) = taken.outcomes
     assert (row.line, row.service, row.ok, row.failed, row.late, row.errors) == ("payments/a", "checkout", 97, 2, 1, 0)
-    assert taken.open == ("payments/b",)
+    assert (taken.open, taken.shed) == (("payments/b",), 12)
     assert f"At most {posted.MAX_OUTCOMES:,} rows".replace(",", " ") in text
 
 

@@ -19,8 +19,9 @@ from reachline.center.published import Published
 from reachline.center.readings import Readings, detail_row
 from reachline.center.roster import Roster
 from reachline.core.rules import Rules
+from reachline.core.steer import Steer
 from reachline.model import Change, Line, LineId, Scope, Seconds, Snapshot, Version
-from reachline.wire import view
+from reachline.wire import listed, planned, view
 
 __all__ = ["TTL", "Board", "Cluster", "ConfigStatus", "Numbered", "dumps"]
 
@@ -69,6 +70,8 @@ class Cluster:
     rules: Rules
     snapshot: Snapshot
     faults: Mapping[LineId, int] = field(default_factory=dict)
+    steer: Steer | None = None
+    """Its part in the plan across regions, or None."""
 
     @property
     def version(self) -> Version:
@@ -181,9 +184,9 @@ class Board:
         self._bodies[name] = (cluster, body)
         return body
 
-    def _cluster_document(self, cluster: Cluster) -> view.ClusterDocument:
+    def _cluster_document(self, cluster: Cluster) -> listed.ClusterDocument:
         snapshot, rows = cluster.snapshot, self.rows(cluster)
-        return {
+        document: listed.ClusterDocument = {
             "cluster": cluster.scope.cluster,
             "version": str(snapshot.version),
             "epoch": snapshot.version.epoch,
@@ -192,8 +195,11 @@ class Board:
             "policy": list(cluster.rules.policy),
             "panic": snapshot.panic,
             "lines": rows,
-            "local_rules": view.local_rules(cluster.rules, rows, cluster.faults),
+            "local_rules": listed.local_rules(cluster.rules, rows, cluster.faults),
         }
+        if cluster.steer is not None and cluster.rules.acts("regions"):
+            document["plan"] = planned.part(cluster.steer)
+        return document
 
     def changes(self, *, since: float = 0, line: str = "", limit: int = 100) -> list[view.ChangeRow]:
         """The newest `limit` decisions after `since` (a decision's id, or Unix seconds), oldest first."""

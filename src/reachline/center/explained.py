@@ -16,6 +16,7 @@ from reachline.center.owner import Owner
 from reachline.center.readings import told_paths
 from reachline.core import telling
 from reachline.core.explain import Explanation, explain
+from reachline.core.steer import told as told_steer
 from reachline.core.vitals import Beside
 from reachline.errors import JournalError
 from reachline.model import LineId, Seconds, VantageId
@@ -54,7 +55,7 @@ class Explainer:
                 404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
             )
         found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
-        beside = (*self._beside(found, self._unix), *self._limits(line), *self._ways(line))
+        beside = (*self._plan(line), *self._beside(found, self._unix), *self._limits(line), *self._ways(line))
         return telling.document(found, self._clock, self._unix, beside)
 
     def _beside(self, found: Explanation, unix: Callable[[int], Seconds]) -> tuple[Beside, ...]:
@@ -73,6 +74,13 @@ class Explainer:
         return tuple(
             Beside(vantage, self._unix(one.at_ms), self._clock(one.at_ms), one.text) for vantage, one in ordered
         )
+
+    def _plan(self, line: LineId) -> Iterator[Beside]:
+        """What the plan across regions makes of the line's cluster, for it moves calls that weights do not."""
+        known = self._board.find(line)
+        if known is not None and (steer := known[0].steer) is not None:
+            at_ms = known[0].snapshot.issued_ms
+            yield Beside("the plan across regions", self._unix(at_ms), self._clock(at_ms), told_steer(steer))
 
     def _limits(self, line: LineId) -> Iterator[Beside]:
         """What vantages that are heard now found of the paths behind the line, and what their own limits keep from it."""

@@ -15,6 +15,7 @@ from reachline.center.api.desk import Desk
 from reachline.center.board import Board
 from reachline.center.condition import FRESH_MS
 from reachline.center.incidents import families
+from reachline.core import steer
 from reachline.core.trust import FULL
 from reachline.model import Gate, Health, Line, LineId, Standing
 from reachline.wire.frame import Pacing
@@ -51,9 +52,14 @@ _COUNTERS: Final[Mapping[str, _Counted]] = {
     "reports_foreign": _Counted(
         "Heartbeats of foreign agents over HTTP.", "answer", ("taken", "unknown", "ambiguous", "attached")
     ),
-    "outcomes": _Counted("Calls that clients reported.", "result", ("ok", "failed", "late", "errors")),
+    "outcomes": _Counted("Calls that clients reported.", "result", ("ok", "failed", "late", "errors", "shed")),
     "outcomes_unknown": _Counted("Reported rows on lines that the document does not have."),
     "decisions": _Counted("Changes of lines that were published."),
+    "plans": _Counted(
+        "Times a cluster's part in the plan across regions changed, by why.",
+        "reason",
+        (steer.SHED, steer.SPENT, steer.FULL, "over"),
+    ),
     "published_ahead": _Counted("Ticks published before the journal had them, for it took too long or refused."),
     "reloads": _Counted("Changes of the document on disk.", "result", ("applied", "refused")),
 }

@@ -9,21 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from reachline.center.board import Board, Cluster
 from reachline.center.disk import Disk
 from reachline.center.hold import Hold
 from reachline.center.ledgers import Compiled
+from reachline.center.regions import Regions, noted
 from reachline.center.stream import Stream
-from reachline.core.ledger import Closed, Ledger, LineView
+from reachline.center.ticking import Ticking, faults, whole
+from reachline.core.ledger import Ledger, LineView
 from reachline.core.quoting import notes
 from reachline.core.rules import Rules
 from reachline.core.settling import Settling
-from reachline.model import Line, LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
+from reachline.model import LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
 from reachline.net.waiting import within
 from reachline.store.journal import Journal
-from reachline.store.records import Members, Ordered, Outcomes, Reconfigured, Record, Reported, Ticked, Undone
+from reachline.store.records import Members, Ordered, Outcomes, Planned, Reconfigured, Record, Reported, Ticked, Undone
 from reachline.store.recover import feed
 from reachline.wire import view
 from reachline.wire.frame import Report
@@ -42,17 +44,6 @@ _HIGHEST_EPOCH: Final = 2**33 - 2**20
 is beyond; a client that names one is broken, and is refused without a trace."""
 
 
-class _Ticking(NamedTuple):
-    """A closed tick on its way to be published, with the lines and rules it was judged by."""
-
-    ledger: Ledger
-    closed: Closed
-    lines: Mapping[LineId, Line]
-    faults: Mapping[LineId, int]
-    record: int = 0
-    """Its number in the journal."""
-
-
 class Owner:
     """Ledgers of all scopes. All methods are for the loop that runs `run`."""
 
@@ -69,6 +60,7 @@ class Owner:
         self._stream = stream
         self._journal = journal
         self.disk = Disk(journal, board)
+        self.regions = Regions(board)
         self._ledgers = dict(ledgers)
         self._holds = dict(holds)
         self._renewed: set[Scope] = set()
@@ -129,15 +121,18 @@ class Owner:
         allowed = self._ledgers[scope].lines[line].vantages
         return not allowed or vantage in allowed
 
-    def outcomes(self, scope: Scope, client: str, rows: Iterable[Outcome], principal: Principal = LOCAL) -> int:
-        """What one client's calls came to; the journal's sequence number to wait for."""
+    def outcomes(
+        self, scope: Scope, client: str, rows: Iterable[Outcome], principal: Principal = LOCAL, *, shed: int = 0
+    ) -> int:
+        """What one client's calls came to, and how many it refused as the plan says; the journal's sequence number to wait for."""
         now_ms = self._board.clock()
         ledger = self._ledgers[scope]
         known = tuple(row for row in rows if row.line in ledger.lines)
-        if not known:
+        if not known and not shed:
             return 0
-        last = self._append(Outcomes(scope=scope, at_ms=now_ms, client=client, rows=known))
-        ledger.outcomes(client, known, now_ms=now_ms)
+        last = self._append(Outcomes(scope=scope, at_ms=now_ms, client=client, rows=known, shed=shed))
+        ledger.outcomes(client, known, now_ms=now_ms, shed=shed)
+        self._board.counts["outcomes", "shed"] += shed
         for row in known:
             self._board.counts["outcomes", "ok"] += row.ok
             self._board.counts["outcomes", "failed"] += row.failed
@@ -281,7 +276,7 @@ class Owner:
     def publish_all(self) -> None:
         """What every ledger says now, for readers: the first snapshot after a start, or all anew after a rebase."""
         for ledger in self._ledgers.values():
-            self._publish(_Ticking(ledger, Closed(ledger.snapshot(), (), b""), ledger.lines, _faults(ledger)))
+            self._publish(whole(ledger))
 
     async def run(self) -> None:
         """Ticks until cancelled."""
@@ -300,13 +295,14 @@ class Owner:
         ticks = [one for one in closed if one is not None]
         if not ticks:
             return
+        ticks += self._replanned(now_ms)
         if not await self.disk.stored(max(one.record for one in ticks)):
             self._board.counts["published_ahead", ""] += len(ticks)
         for one in ticks:
             self._publish(one)
         self.published()
 
-    def _close(self, scope: Scope, now_ms: int) -> _Ticking | None:
+    def _close(self, scope: Scope, now_ms: int) -> Ticking | None:
         """One ledger's tick, in the journal before anything else is; None while judging waits."""
         ledger = self._ledgers[scope]
         tick_ms = ledger.rules.tick_ms
@@ -316,9 +312,20 @@ class Owner:
         self._renewed.discard(scope)
         closed = ledger.close(now_ms)
         self._board.roster.trust(scope.cluster, ledger.poll.credit.trusts)
-        self._board.notes[scope.cluster] = notes(ledger.hearing.excused.values(), ledger.hearing.plane_ms)
+        told = notes(ledger.hearing.excused.values(), ledger.hearing.plane_ms)
+        self._board.notes[scope.cluster] = (*told, *noted(ledger.board.steer))
         record = self._append(Ticked(scope=scope, at_ms=now_ms, changes=closed.changes, digest=closed.digest))
-        return _Ticking(ledger, closed, ledger.lines, _faults(ledger), record)
+        return Ticking(ledger, closed, ledger.lines, faults(ledger), record)
+
+    def _replanned(self, now_ms: int) -> list[Ticking]:
+        """Clusters that the plan across regions gives another part than they had, in the journal before it is theirs."""
+        found = []
+        for one in self.regions.moved(self._ledgers):
+            ledger = self._ledgers[one.scope]
+            record = self._append(Planned(scope=one.scope, at_ms=now_ms, clusters=one.clusters, steer=one.steer))
+            ledger.steered(one.steer, now_ms=now_ms)
+            found.append(whole(ledger, record))
+        return found
 
     def _is_held(self, scope: Scope, now_ms: int) -> bool:
         """Whether judging waits. A changed document does not: one tick without votes cuts nobody off."""
@@ -331,7 +338,7 @@ class Owner:
         log.info("judging_resumed", extra={"cluster": scope.cluster})
         return False
 
-    def _publish(self, one: _Ticking) -> None:
+    def _publish(self, one: Ticking) -> None:
         scope, snapshot = one.ledger.scope, one.closed.snapshot
         self._board.judged_ms = self._board.clock()
         if self._ledgers.get(scope) is not one.ledger:
@@ -339,9 +346,10 @@ class Owner:
         if snapshot is not None:
             # A client may have lifted the epoch while the tick was on its way to the disk: the version never falls.
             snapshot = max(snapshot, one.ledger.snapshot(), key=_version)
+            ledger = one.ledger
             cluster = Cluster(
-                scope=scope, lines=one.lines, rules=one.ledger.rules, snapshot=snapshot, faults=one.faults
-            )
+                scope=scope, lines=one.lines, rules=ledger.rules, snapshot=snapshot, faults=one.faults, steer=ledger.board.steer
+            )  # fmt: skip
             news = self._board.publish(cluster, one.closed.changes)
             self._stream.decided((change.line for change in one.closed.changes), news)
             self._board.counts["decisions", ""] += len(one.closed.changes)
@@ -386,10 +394,3 @@ def _by_scope(reports: Iterable[Report], scopes: Mapping[LineId, Scope]) -> dict
     for row in sorted(reports, key=lambda row: row.line):
         found.setdefault(scopes[LineId(row.line)], []).append(row)
     return found
-
-
-def _faults(ledger: Ledger) -> dict[LineId, int]:
-    """Lines with faults, in millionths; a held line counts as at the cap, as in its weight."""
-    cap = ledger.rules.faults.cap
-    rows = ((line, cap if row.held else row.judgement.faults) for line, row in ledger.rows.items())
-    return {line: faults for line, faults in rows if faults}

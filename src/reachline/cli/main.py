@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "orders": Entry("reachline.cli.orders", "What operators ordered, until when and why.", "cli"),
     "drill": Entry("reachline.cli.drill", "Play that lines fail or are slow: does traffic move?", "cli"),
     "drills": Entry("reachline.cli.drill", "What became of drills.", "cli"),
+    "plan": Entry("reachline.cli.plan", "Who is carried where across regions, also without one.", "cli"),
     "incidents": Entry("reachline.cli.incidents", "Faults, from the first bad verdict to full weight.", "cli"),
     "replay": Entry("reachline.cli.replay", "Recompute every decision of a journal.", "center"),
     "simulate": Entry("reachline.cli.simulate", "What incidents would have come to, here and elsewhere.", "center"),

@@ -95,7 +95,6 @@ class Ledger:
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int, shed: int = 0) -> None:
         """What one client's calls came to: counted into trial windows, and evidence of the business's own; `shed` it refused."""
-        self.asked = offered.counted(self.asked, shed)
         calls = 0
         for seen in rows:
             line = seen.line
@@ -109,7 +108,7 @@ class Ledger:
                 self.called.add(line)
                 self.hearing.outcome(client, seen)
                 calls += seen.ok + seen.failed + seen.late + seen.errors
-        self.offered = offered.counted(self.offered, calls)
+        self.offered, self.asked = offered.counted(self.offered, calls), offered.counted(self.asked, calls + shed)
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""

@@ -18,7 +18,19 @@ from reachline.model import Gate
 if TYPE_CHECKING:
     from reachline.core.ledger import Ledger
 
-__all__ = ["Seen", "is_scarce", "limits_of", "plan", "rooms", "seen", "steers", "without"]
+__all__ = [
+    "Outlook",
+    "Seen",
+    "is_scarce",
+    "limits_of",
+    "outlook",
+    "plan",
+    "rooms",
+    "seen",
+    "steers",
+    "why_apart",
+    "without",
+]
 
 _PER_CALL: Final = 1_000
 """Of the rates of `offered`."""
@@ -39,6 +51,21 @@ class Seen(NamedTuple):
     rooms: Mapping[str, int | None]
     """…and what its lines there carry, filled as far as the guard fills them; None: nobody knows."""
     priority: int = 0
+
+
+class Outlook(NamedTuple):
+    """What becomes of every cluster, with a plan or without."""
+
+    seen: tuple[Seen, ...]
+    rooms: Mapping[str, int]
+    """Of each region in all."""
+    steers: Mapping[str, Steer]
+    is_scarce: bool
+
+    def where(self, of: Seen) -> Mapping[str, int]:
+        """Calls a second by region: as the plan says, else by weight."""
+        steer = self.steers.get(of.cluster)
+        return of.loads if steer is None else dict(steer.placed)
 
 
 def seen(ledger: Ledger) -> Seen | None:
@@ -64,6 +91,15 @@ def seen(ledger: Ledger) -> Seen | None:
     if not total or not calls:
         return None
     return Seen(ledger.scope.cluster, calls, _split(calls, weights), found, rules.priority)
+
+
+def why_apart(ledger: Ledger) -> str:
+    """Why the cluster takes no part in the plan, in words; empty where it does."""
+    if not any(line.region for line in ledger.lines.values()):
+        return "no line names a region"
+    if ledger.board.panic == "fail_open":
+        return "every line is open"
+    return "" if seen(ledger) else "nobody calls it, or no line takes calls"
 
 
 def limits_of(ledgers: Iterable[Ledger]) -> dict[str, int]:
@@ -117,6 +153,11 @@ def plan(seens: Sequence[Seen], limits: Mapping[str, int]) -> dict[str, Steer]:
         placed[cluster].append((region, calls))
     found = {each.cluster: _steer(each, tuple(sorted(placed[each.cluster]))) for each in seens}
     return {cluster: steer for cluster, steer in found.items() if steer is not None}
+
+
+def outlook(seens: Sequence[Seen], limits: Mapping[str, int]) -> Outlook:
+    """What becomes of these clusters."""
+    return Outlook(tuple(seens), rooms(seens, limits), plan(seens, limits), is_scarce(seens, limits))
 
 
 def steers(ledgers: Sequence[Ledger]) -> dict[str, Steer]:

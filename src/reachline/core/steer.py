@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["FULL", "SHED", "SPENT", "WHOLE", "Steer", "steered", "thawed"]
+__all__ = ["FULL", "SHED", "SPENT", "WHOLE", "Steer", "steered", "thawed", "told"]
 
 SHED: Final = "priority.shed"
 """The rule by which a cluster is refused what clusters of its own or a higher priority need…"""
@@ -42,6 +42,18 @@ class Steer(NamedTuple):
         """Of what is carried, each region's share in millionths, rounded down; empty where nothing is."""
         carried = self.carried
         return {region: WHOLE * calls // carried for region, calls in self.placed} if carried else {}
+
+
+def told(steer: Steer) -> str:
+    """A cluster's part in words."""
+    where = ", ".join(f"{region or 'no region'} {calls}" for region, calls in steer.placed) or "nowhere"
+    why = {
+        SHED: "regions carry no more, and what is of higher priority goes first",
+        SPENT: "its own lines carry no more",
+        FULL: "where its weights put it there is no room",
+    }.get(steer.reason, steer.reason)
+    share = 100 * steer.admitted / WHOLE
+    return f"{steer.reason}: {share:.3g} % of {steer.calls} calls/s are carried ({where}); {why} (priority {steer.priority})"
 
 
 def thawed(record: Sequence[Any] | None) -> Steer | None:

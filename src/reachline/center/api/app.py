@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from reachline import __version__
 from reachline.center import mesh_metrics
-from reachline.center.api import docs, drilling, live, ordering, posting, reading, serving
+from reachline.center.api import docs, drilling, live, ordering, planning, posting, reading, serving
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
 from reachline.center.api.refused import RefusedError
@@ -48,6 +48,7 @@ def application(desk: Desk) -> Application:
         live.routes(desk),
         posting.routes(desk),
         ordering.routes(desk),
+        planning.routes(desk),
         drilling.routes(desk),
     ):
         app.include_router(router, prefix=_PREFIX)

@@ -48,7 +48,7 @@ def routes(desk: Desk) -> APIRouter:
         known = tuple(row for row in posted.outcomes if row.line in cell.value.lines)
         unknown = sorted({row.line for row in posted.outcomes} - cell.value.lines.keys())
         desk.board.counts["outcomes_unknown", ""] += len(posted.outcomes) - len(known)
-        record = desk.owner.outcomes(cell.value.scope, posted.client, known)
+        record = desk.owner.outcomes(cell.value.scope, posted.client, known, shed=posted.shed)
         desk.board.client(posted.client, posted.open)
         journalled = await desk.owner.disk.stored(record)
         return json_answer({"taken": len(known), "unknown": unknown, "journalled": journalled}, 202)

@@ -13,7 +13,7 @@ from reachline.center.api.reading import unknown_cluster
 from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
 from reachline.model import Seconds, Version
-from reachline.wire import view
+from reachline.wire import listed, view
 
 __all__ = ["event", "routes", "streaming"]
 
@@ -55,7 +55,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.get(
         "/clusters/{cluster}/lines",
         responses={
-            200: {"model": model(view.ClusterDocument)},
+            200: {"model": model(listed.ClusterDocument)},
             304: {"description": "Nothing newer than the version named, within the wait asked for."},
             404: {"model": model(view.ErrorDocument)},
         },

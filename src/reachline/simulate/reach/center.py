@@ -19,7 +19,7 @@ from reachline.simulate.reach.client import Post
 from reachline.simulate.reach.document import CLUSTER
 from reachline.store.records import Opened, Outcomes, Reconfigured, Record, Reported, Ticked
 from reachline.upstream.listing import LineList
-from reachline.wire import view
+from reachline.wire import listed, view
 from reachline.wire.frame import Hint
 
 __all__ = ["Center", "Ticking"]
@@ -112,7 +112,7 @@ class Center:
             "policy": list(rules.policy),
             "panic": snapshot.panic,
             "lines": rows,
-            "local_rules": view.local_rules(rules, rows, self._faults()),
+            "local_rules": listed.local_rules(rules, rows, self._faults()),
         }
         return line_list(json.loads(json.dumps(document)), cluster=CLUSTER)
 
