@@ -37,7 +37,7 @@ def target(host, port=80, **fields):
 
 def asking(server, **options):
     none = Path(os.devnull)
-    settings: dict = {"resolv": none, "hosts": none, "wait": 5.0, "tries": 1} | options
+    settings: dict = {"resolv": none, "hosts": none, "wait": 2 * LONGEST, "tries": 1} | options
     return Names(servers=[server.address], **settings)
 
 

@@ -73,7 +73,10 @@ def test_a_file_moved_into_its_place_is_read_and_a_bad_one_changes_nothing(tmp_p
     asyncio.run(main())
 
 
-def test_a_symlink_swapped_as_kubernetes_does_is_followed(tmp_path) -> None:
+@pytest.mark.parametrize("watchfiles", [True, False])
+def test_a_symlink_swapped_as_kubernetes_does_is_followed(tmp_path, monkeypatch, watchfiles) -> None:
+    if not watchfiles:
+        monkeypatch.setitem(sys.modules, "watchfiles", None)  # as in an install without the daemons' extras
     for name, host in (("..one", "10.0.0.1"), ("..two", "10.0.0.2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "eds.yaml").write_text(document(assignment(host)))
@@ -147,6 +150,20 @@ def test_every_kind_is_in_the_table_and_nothing_heavy_is_imported_before_its_use
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == list(TABLE) == ["static", "strict_dns", "logical_dns", "file", "eds"]
+
+
+def test_the_extra_for_xds_alone_is_enough() -> None:
+    missing = ("apsw", "h2", "msgspec", "orjson", "pydantic", "rich", "structlog", "typer", "watchfiles")
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing!r})); from random import Random\n"
+        "from reachline.discovery import Eds, File; import reachline.net.rpc\n"
+        "from reachline.net.ads import Ads; from reachline.wire.xds import Node\n"
+        "Eds(Ads('127.0.0.1:1', node=Node(id='n'), rng=Random()), 'a'); File('x.yaml', 'a')"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_reference_has_a_heading_for_every_kind(root) -> None:

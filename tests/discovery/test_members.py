@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reachline.discovery.static import Static
 from reachline.errors import ConfigError
-from reachline.members import Address, Drop, Member, Membership, Place, compare, distinct
+from reachline.members import Address, Drop, Member, Membership, Place, compare, distinct, is_numeric
 from reachline.model import Health, Locality
 
 A, B, C = (Member(address=Address(f"10.0.0.{each}", 80)) for each in (1, 2, 3))
@@ -148,3 +148,15 @@ def test_static_refuses_what_cannot_be_with_its_position() -> None:
         "cluster a: endpoints[4].port: must be a whole number, 1 to 65535 (got 0)",
         "cluster a: endpoints[5].priority: must be a whole number, 0 to 128 (got 129)",
     ]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.255", "255.255.255.255", "fd00::1", "::", "fe80::1%eth0"])
+def test_an_address_is_known_as_one(host: str) -> None:
+    assert is_numeric(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a.test", "256.0.0.1", "10.0.0", "010.0.0.1", "1.2.3.4.5", "1.2.3.4\n", "٣.0.0.1", ":1", "1"]
+)
+def test_what_only_looks_like_an_address_is_none(host: str) -> None:
+    assert not is_numeric(host)

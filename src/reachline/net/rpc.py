@@ -31,7 +31,7 @@ from reachline.abc import Transport
 from reachline.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.binding import refused, why_refused
-from reachline.wire.frame import MAX_FRAME
+from reachline.wire.size import MAX_FRAME
 
 __all__ = [
     "ATTACH",

@@ -13,6 +13,7 @@ import msgspec
 
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
+from reachline.wire.size import MAX_FRAME
 
 __all__ = [
     "MAX_FRAME",
@@ -48,8 +49,6 @@ __all__ = [
 PROTOCOL: Final = (1, 0)
 _UNSAID: Final = (1, 0)
 """What a Hello or a Welcome speaks that does not say: a default is not written, so this one stays as it is for ever."""
-MAX_FRAME: Final = 4 << 20
-"""Bytes. A slice of 100 lines with all nine kinds and histograms is below 2 MiB; four leave room."""
 MOST_TEXT: Final = 300
 """Characters of any text in a frame but a target's or an option's: a center ends the stream of who sends more."""
 SLICE: Final = 100
