@@ -133,7 +133,7 @@ def test_a_name_server_that_fails_takes_no_endpoint_and_one_that_says_nothing_is
 
 def test_endpoints_outlive_an_empty_answer_for_as_long_as_they_are_told_to() -> None:
     async def main():
-        async with nameserver() as server, strict(server, empty_for=0.3) as watch:
+        async with nameserver() as server, strict(server, empty_for=1.0) as watch:
             server.set("a.test", "10.0.0.1")
             await watch.next()
             server.codes["a.test"] = "NXDOMAIN"
@@ -147,7 +147,7 @@ def test_endpoints_outlive_an_empty_answer_for_as_long_as_they_are_told_to() -> 
 
 def test_endpoints_that_nobody_confirms_go_once_they_are_stale() -> None:
     async def main():
-        async with nameserver() as server, strict(server, stale_after=0.3) as watch:
+        async with nameserver() as server, strict(server, stale_after=1.0) as watch:
             server.set("a.test", "10.0.0.1")
             await watch.next()
             server.codes["a.test"] = "SERVFAIL"
@@ -163,7 +163,7 @@ def test_a_name_that_is_not_answered_holds_the_first_update_no_longer_than_it_ma
         async with nameserver() as server:
             server.set("a.test", "10.0.0.1")
             server.codes["b.test"] = "MUTE"
-            async with strict(server, target("a.test"), target("b.test"), initial_wait=0.3) as watch:
+            async with strict(server, target("a.test"), target("b.test"), initial_wait=1.0) as watch:
                 assert await watch.hosts() == ["10.0.0.1:80"]
                 assert watch.last.trouble == "b.test: not answered yet"
                 assert [(each.host, each.is_ready) for each in watch.names()] == [("a.test", True), ("b.test", False)]

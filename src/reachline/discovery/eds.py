@@ -35,8 +35,8 @@ class Eds:
 
         `initial_fetch_timeout`: how long the first update may wait for it (`math.inf`: as long as it takes).
         """
-        if not name:
-            raise ConfigError(Problem(place="eds", path="name", value="", rule="must name an assignment"))
+        if not name or not name.isprintable():
+            raise ConfigError(Problem(place="eds", path="name", value=ascii(name), rule="must name an assignment"))
         if not initial_fetch_timeout > 0:
             rule = "must be above 0 s; math.inf waits as long as it takes"
             raise ConfigError(
