@@ -51,6 +51,15 @@ def test_localities_take_turns_by_weight_and_health() -> None:
     assert abs(seen["a"] - 1_000) <= 2
 
 
+def test_turns_begin_with_another_locality_each_time_a_picker_is_built() -> None:
+    some, chance = members((A, 1, 0), (B, 1, 0), (C, 1, 0)), random.Random(5)
+    policy = Policy(localities={A: 3, B: 2, C: 2})
+
+    first = Counter(build(some, policy, Memory(), chance).pick(chance) for _ in range(140))
+
+    assert all(abs(first[f"{name}0"] - expected) < 25 for name, expected in (("a", 60), ("b", 40), ("c", 40)))
+
+
 def test_without_any_weight_localities_are_ignored_but_not_by_hash_policies() -> None:
     some = members((A, 2, 0), (B, 2, 0))
 

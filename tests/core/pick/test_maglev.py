@@ -38,6 +38,12 @@ def test_a_table_is_envoys_where_something_else_than_the_address_is_hashed() -> 
     assert table(small(7), *named) == [2, 5, 0, 3, 4, 1, 0] * 3
 
 
+def test_the_order_of_the_list_does_not_matter() -> None:
+    some = [member(place, 1 + place % 3) for place in range(40)]
+
+    assert table(small(101), *reversed(some)) == table(small(101), *some)
+
+
 def test_a_weighted_table_is_envoys() -> None:
     assert table(small(17), member(0, 1), member(1, 2)) == [1, 0, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1] * 3
 

@@ -163,11 +163,22 @@ def test_a_bound_sends_the_rest_of_a_key_elsewhere_and_always_the_same_way() -> 
     assert away != {home}
 
 
-def test_with_everybody_over_the_bound_the_least_so_serves() -> None:
+def test_with_others_over_the_bound_the_one_with_room_serves() -> None:
     memory = Memory()
-    policy = Policy(name="maglev", balance_factor=100)
-    picker = build(members(range(90, 93), {90: 1, 91: 1, 92: 1}), policy, memory, CHANCE)
+    picker = build(members(range(90, 93)), Policy(name="maglev", balance_factor=100), memory, CHANCE)
     for port, active in ((90, 9), (91, 9), (92, 3)):
         memory.load(f"127.0.0.1:{port}").active = active
 
     assert {picker.pick(CHANCE, key << 40) for key in range(50)} == {92}
+
+
+@pytest.mark.parametrize(("at_home", "elsewhere", "stays"), [(5, 2, True), (6, 1, False)])
+def test_a_bound_is_the_endpoints_part_of_all_calls_and_one_more(at_home: int, elsewhere: int, stays: bool) -> None:
+    memory = Memory()
+    picker = build(members(range(90, 92)), Policy(name="ring_hash", balance_factor=125), memory, CHANCE)
+    home, away = (90, 91) if picker.pick(CHANCE, 7) == 90 else (91, 90)
+    # Seven are under way: 125 % of eight is ten slots, five for each.
+    memory.load(f"127.0.0.1:{home}").active = at_home
+    memory.load(f"127.0.0.1:{away}").active = elsewhere
+
+    assert picker.pick(CHANCE, 7) == (home if stays else away)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from heapq import heappop, heappush
 from itertools import islice
@@ -128,6 +129,27 @@ def test_while_another_thread_holds_the_schedule_a_pick_is_drawn_by_the_same_wei
     seen = Counter(picker.pick(chance) for _ in range(4_000))
 
     assert abs(seen["a"] - 3_000) < 4 * (4_000 * 0.75 * 0.25) ** 0.5
+
+
+def test_threads_share_a_schedule_without_losing_an_endpoint() -> None:
+    weights = [5_003, 1_009, 2_003]
+    picker, seen = Deadlines("abc", weights), [Counter[str | None]() for _ in range(4)]
+
+    def picking(mine: Counter[str | None]) -> None:
+        chance = random.Random(1)
+        for _ in range(3_000):
+            mine[picker.pick(chance)] += 1
+
+    threads = [threading.Thread(target=picking, args=(each,)) for each in seen]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    found = sum(seen, Counter[str | None]())
+    assert sum(found.values()) == 12_000
+    for name, weight in zip("abc", weights, strict=True):
+        assert abs(found[name] - 12_000 * weight / sum(weights)) < 300
 
 
 def test_a_weight_may_change_from_pick_to_pick() -> None:

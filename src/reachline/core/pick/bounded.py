@@ -55,27 +55,22 @@ class Bounded(Generic[T]):
         self._factor: Final = factor
 
     def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:
-        """The first in the key's order with room, or the one with the least too much; None without items."""
+        """The first in the key's order with room; None without items."""
         if key is None:
             key = rng.getrandbits(64)
-        best = self._places.pick(rng, key, attempt)
-        if best is None:
+        home = self._places.pick(rng, key, attempt)
+        if home is None:
             return None
         active = sum(load.active for load in self._loads)
         slots = ((active + 1) * self._factor + 99) // 100
-        least = self._fullness(best, slots)
-        if least <= 1.0:
-            return self.items[best]
-        for place in shuffled(key, len(self.items)):
-            full = self._fullness(place, slots)
-            if full <= 1.0:
-                return self.items[place]
-            if full < least:
-                best, least = place, full
-        return self.items[best]
+        if self._has_room(home, slots):
+            return self.items[home]
+        # Somebody has room: slots are more than calls under way, all of them counted. Unless a call began meanwhile.
+        others = shuffled(key, len(self.items))
+        return self.items[next((place for place in others if self._has_room(place, slots)), home)]
 
-    def _fullness(self, place: int, slots: int) -> float:
-        return self._loads[place].active / max(ceil(slots * self._shares[place]), 1)
+    def _has_room(self, place: int, slots: int) -> bool:
+        return self._loads[place].active <= max(ceil(slots * self._shares[place]), 1)
 
 
 def bounded(places: Picker[int], source: Source[T], policy: Policy, memory: Memory) -> Picker[T]:
