@@ -50,8 +50,8 @@ def test_a_full_scan_never_misses_the_fewest_and_draws_among_equals() -> None:
 @pytest.mark.parametrize(("bias", "share"), [(1.0, 0.4 / 1.4), (0.0, 2 / 3), (2.0, 0.08 / 1.08)])
 def test_with_weights_calls_under_way_divide_a_weight_by_the_bias(bias: float, share: float) -> None:
     memory = Memory()
-    memory.load("a").active = 4
     picker = build(members(a=2, b=1), Policy(name="least_request", bias=bias), memory, random.Random(5))
+    memory.load("a").active = 4
 
     seen = Counter(picker.pick(CHANCE) for _ in range(2_000))
 

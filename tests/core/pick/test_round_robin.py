@@ -92,6 +92,14 @@ def test_equal_weights_go_round_in_order_and_over_snapshots() -> None:
     assert found == ["b", "c", "a", "b", "c"]
 
 
+def test_a_picker_built_for_every_pick_favours_nobody() -> None:
+    chance, some = random.Random(6), [Member(name, name, weight) for name, weight in (("a", 1), ("b", 2), ("c", 3))]
+
+    first = Counter(build(some, Policy(), Memory(), chance).pick(chance) for _ in range(600))
+
+    assert all(abs(first[name] - expected) < 50 for name, expected in (("a", 100), ("b", 200), ("c", 300)))
+
+
 @pytest.mark.parametrize("weights", [{"a": 1, "b": 2, "c": 3}, {"a": 100, "b": 87}, {"a": 9_999, "b": 3, "c": 7_001}])
 def test_one_cycle_gives_each_its_weight_exactly(weights: dict[str, int]) -> None:
     picker = build(
