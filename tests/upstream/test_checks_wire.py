@@ -155,6 +155,7 @@ def test_blocks_of_the_body_must_follow_one_another_within_the_buffer() -> None:
 
     assert passes(b"it is up, really: 42")
     assert not passes(b"42 and up")
+    assert one(HttpCheck(receive=(b"upup", b"up")), http(reply(body=b"upup"))).fault is Fault.ACTIVE
     assert not passes(b"." * 1_020 + b"up 42")
     assert passes(b"." * 1_020 + b"up 42", response_buffer_size=0)
 
