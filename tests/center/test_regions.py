@@ -152,3 +152,20 @@ def test_five_seconds_after_a_region_died_high_priorities_are_carried_whole_and_
     assert {scope.cluster: ledger.board.steer for scope, ledger in kept.items()} == {
         scope.cluster: ledger.board.steer for scope, ledger in world.owner.ledgers.items()
     }
+
+
+def test_the_plan_ends_once_what_is_asked_for_is_carried_by_weight(world: World) -> None:
+    async def story() -> None:
+        await world.run(5)
+        world.dead = "east"
+        await world.run(8)
+        assert world.owner.ledgers[Scope(cluster="rest")].board.steer is not None
+        world.rate = 60
+        await world.run(25)
+        assert not any(ledger.board.steer for ledger in world.owner.ledgers.values())
+        world.seen.clear()
+        await world.run(2)
+
+    asyncio.run(story())
+    world.journal.close()
+    assert world.shares() == dict.fromkeys(PRIORITIES, 1.0)

@@ -132,6 +132,14 @@ def test_clusters_without_regions_or_without_callers_take_no_part() -> None:
     ]
 
 
+def test_where_every_line_is_open_nothing_is_shed_for_nothing_works_anyway() -> None:
+    ledger = called("a", 400)
+    ledger.board.panic = "fail_open"
+
+    assert steers([ledger]) == {}
+    assert why_apart(ledger) == "every line is open"
+
+
 def test_a_steer_raises_the_version_and_survives_a_checkpoint() -> None:
     ledger = called("a", 400)
     steer, before = steers([ledger])["a"], ledger.snapshot().version
