@@ -7,7 +7,6 @@ are Envoy's, so that a key reaches the same endpoint from both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import heapreplace
 from itertools import cycle, islice
 from math import isqrt
 from random import Random
@@ -64,19 +63,28 @@ def _choosers(shares: Sequence[float]) -> Iterator[int]:
 
 
 def _by_share(shares: Sequence[float]) -> Iterator[int]:
-    heaviest = max(shares)
-    due, targets = [(1, place) for place in range(len(shares))], [0.0] * len(shares)
+    heaviest, targets = max(shares), [0.0] * len(shares)
+    rounds, turn = {1: list(range(len(shares)))}, 0
     while True:
-        turn, place = due[0]
-        yield place
-        share, target = shares[place], targets[place] + heaviest
-        targets[place] = target
-        later = max(int(target / share), turn + 1)
-        while later > turn + 1 and (later - 1) * share >= target:
-            later -= 1
-        while later * share < target:
-            later += 1
-        heapreplace(due, (later, place))
+        turn += 1
+        # The heaviest has one in every round, so that there is one.
+        for place in sorted(rounds.pop(turn)):
+            yield place
+            share, target = shares[place], targets[place] + heaviest
+            targets[place], later = target, turn + 1
+            if later * share < target:
+                later = _reached(target, share, later)
+            rounds.setdefault(later, []).append(place)
+
+
+def _reached(target: float, share: float, after: int) -> int:
+    """The first round above `after` in which round x share, rounded as a double is, reaches the target."""
+    found = max(int(target / share), after + 1)
+    while found > after + 1 and (found - 1) * share >= target:
+        found -= 1
+    while found * share < target:
+        found += 1
+    return found
 
 
 class Maglev(Generic[T]):
