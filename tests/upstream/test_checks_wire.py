@@ -319,6 +319,22 @@ def test_a_peer_may_speak_first() -> None:
     assert one(TcpCheck(receive=(b"220 ",)), says(b"220 ready\r\n", first=True)).fault is None
 
 
+def test_what_a_peer_says_before_it_is_asked_is_not_lost() -> None:
+    async def main() -> Verdict | None:
+        async with serving(says(b"220 ready\r\n", first=True)) as served:
+            dialogue = Dialogue(
+                TcpCheck(receive=(b"220 ",)), "127.0.0.1", served.port, authority="c", reuse=True, contexts=Contexts()
+            )
+            wire = await dialogue._connected()
+            await until(lambda: bool(wire._early), every=0.001, what="the greeting")
+            async with asyncio.timeout(5):
+                found = await dialogue.ask()
+            dialogue.close()
+            return found
+
+    assert asyncio.run(main()) == Verdict()
+
+
 def test_a_kept_connection_that_the_peer_closes_fails_a_check_of_tcp_as_in_the_binary() -> None:
     async def main() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,7 +12,6 @@ from reachline.core.outlier_rules import Decay, Detector, Growth, OutlierRules, 
 from reachline.core.outlying import bucket
 
 __all__ = [
-    "Bucket",
     "Ejection",
     "Held",
     "Monitor",
@@ -47,13 +46,6 @@ class Held(NamedTuple):
     """`cap`, `cap_priority`, `not_enforced`, or `alone` (others must find it too)."""
 
 
-class Bucket(NamedTuple):
-    """What an interval's calls came to."""
-
-    ok: int = 0
-    total: int = 0
-
-
 class Monitor:
     """Written by the one `Outliers` that holds it."""
 
@@ -70,7 +62,7 @@ class Monitor:
         self.external = [0, 0]
         """ok and total of the interval that runs…"""
         self.local = [0, 0]
-        self.last_external = self.last_local = Bucket()
+        self.last_external, self.last_local = [0, 0], [0, 0]
         """…and of the last whole one."""
         self.latencies: dict[int, int] = {}
         self.last_latencies: dict[int, int] = {}
@@ -138,8 +130,8 @@ class Monitor:
 
     def rotate(self) -> None:
         """An interval ends: what it counted can be read now, and until the next one ends."""
-        self.last_external, self.last_local = Bucket(*self.external), Bucket(*self.local)
-        self.external, self.local = [0, 0], [0, 0]
+        self.last_external, self.external = self.external, [0, 0]
+        self.last_local, self.local = self.local, [0, 0]
         self.last_latencies, self.latencies = self.latencies, {}
         self.rates = {}
 

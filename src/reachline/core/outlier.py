@@ -36,6 +36,9 @@ class Outliers:
 
     def __init__(self, rules: OutlierRules, *, seed: int, now_ms: int) -> None:
         self._rules = checked(rules)
+        self._times: Final = rules.latency
+        self._splits: Final = rules.split_external_local_origin_errors
+        """On the way of every call: looked up once."""
         self._seed: Final = seed
         self._monitors: dict[str, Monitor] = {}
         self._away: dict[str, tuple[Monitor, int]] = {}
@@ -116,11 +119,15 @@ class Outliers:
         monitor = self._monitors.get(line)
         if monitor is None:
             return ()
-        if took_us is not None and saw is _ANSWERED and self._rules.latency:
+        if took_us is not None and self._times and saw is _ANSWERED:
             monitor.timed(took_us)
-        found = self._split(monitor, saw, code) if self._rules.split_external_local_origin_errors else ()
-        if not self._rules.split_external_local_origin_errors and (status := code or _CODES.get(saw)):
-            found = monitor.answered(status, self._rules)
+        if self._splits:
+            found = self._split(monitor, saw, code)
+        else:
+            status = code or _CODES.get(saw)
+            found = monitor.answered(status, self._rules) if status else ()
+        if not found:
+            return ()
         events = []
         for detector in found:
             if monitor.ejection is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from reachline.core.ejection import Bucket, Monitor
+from reachline.core.ejection import Monitor
 from reachline.core.outlier_rules import Detector, OutlierRules, Spread
 from reachline.core.outlying import POINT, Bar, below, percentile, rate
 
@@ -55,30 +55,30 @@ def _rates(monitors: Mapping[str, Monitor], rules: OutlierRules, detectors: tupl
         return Sweep()
     compared: dict[str, int] = {}
     failing: dict[str, int] = {}
-    heard = 0
+    heard, by_rate_least, by_failures_least = (
+        0,
+        rules.success_rate_request_volume,
+        rules.failure_percentage_request_volume,
+    )
+    told_least, is_external = min(by_rate_least, by_failures_least), detectors is _EXTERNAL
     for line, monitor in monitors.items():
-        seen: Bucket = monitor.last_external if detectors is _EXTERNAL else monitor.last_local
-        if monitor.ejection is not None or not seen.total:
+        ok, total = monitor.last_external if is_external else monitor.last_local
+        if not total or monitor.ejection is not None:
             continue
-        value = rate(seen.ok, seen.total)
-        if seen.total >= min(rules.success_rate_request_volume, rules.failure_percentage_request_volume):
+        value = rate(ok, total)
+        if total >= told_least:
             monitor.rates[by_rate] = value
-        if seen.total >= rules.success_rate_request_volume:
+        if total >= by_rate_least:
             compared[line] = value
-        if seen.total >= rules.failure_percentage_request_volume:
+        if total >= by_failures_least:
             heard += 1
-            if _fails(seen, rules):
+            if 100 * (total - ok) >= rules.failure_percentage_threshold * total:  # at the threshold is enough
                 failing[line] = value
     bar, low = _low(compared, rules)
     enough = heard >= rules.failure_percentage_minimum_hosts
     found = [Finding(by_rate, line, compared[line], bar) for line in low]
     found += [Finding(by_failures, line, failing[line]) for line in _worst_first(failing) if enough]
     return Sweep(tuple(found), bar)
-
-
-def _fails(seen: Bucket, rules: OutlierRules) -> bool:
-    """At the threshold is enough."""
-    return 100 * (seen.total - seen.ok) >= rules.failure_percentage_threshold * seen.total
 
 
 def _low(rates: Mapping[str, int], rules: OutlierRules) -> tuple[Bar | None, list[str]]:
