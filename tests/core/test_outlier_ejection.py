@@ -193,8 +193,8 @@ def test_the_wait_is_forgiven_a_step_at_each_sweep_an_interval_after_the_return(
 
 
 def test_the_first_sweep_after_a_return_is_an_interval_later_and_forgives() -> None:
-    """As in Envoy's own test. On the binary a return is stamped within its sweep, so there microseconds decide this one:
-    base 2 s, four ejections and 3.2 s without one made two steps of it in one measurement, where these are three.
+    """As in Envoy's own test. The binary was once seen to take a step less, for a reason not found: base 2 s, four ejections
+    and 3.2 s without one made two steps of it, where these are three.
     """
     world = World(2, RULES._replace(interval_ms=1_000, base_ejection_ms=2_000))
     for _ in range(4):
