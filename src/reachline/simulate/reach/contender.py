@@ -50,24 +50,11 @@ class Reachline:
         self._born = count(1)
         for name in run.vantages:
             self._start(name)
-        services = service_names(len(run.clients), timeline.services)
-        flush_ms = max(200, round(1_000 * scenario.traffic.flush_s))
         self._stirred = set(range(len(run.clients)))
         """Clients for whom there is something to do at once…"""
         self._alarms: list[tuple[int, int]] = []
         """…and when, at the latest, for each of them."""
-        self._clients = [
-            Client(
-                name,
-                services[at],
-                rng=split(run.seed, name),
-                clock=lambda: self.now_ms / 1_000,
-                flush_ms=flush_ms,
-                number=at,
-                stirred=self._stirred,
-            )
-            for at, name in enumerate(run.clients)
-        ]
+        self._clients = self._made()
         self._by_name = {client.name: client for client in self._clients}
         self._heard_ms = _HEARD_MS
         self._turns = iter(timeline.boundaries)
@@ -80,6 +67,22 @@ class Reachline:
         first = self.center.listed()
         for client in self._clients:
             client.take(first, 0)
+
+    def _made(self) -> list[Client]:
+        run, flush_ms = self._run, max(200, round(1_000 * self._scenario.traffic.flush_s))
+        services = service_names(len(run.clients), self._timeline.services)
+        return [
+            Client(
+                name,
+                services[at],
+                rng=split(run.seed, name),
+                clock=lambda: self.now_ms / 1_000,
+                flush_ms=flush_ms,
+                number=at,
+                stirred=self._stirred,
+            )
+            for at, name in enumerate(run.clients)
+        ]
 
     # -- what the world calls --------------------------------------------------------------------------------------------------------
 
