@@ -23,6 +23,7 @@ from reachline.core.quoting import notes
 from reachline.core.rules import Rules
 from reachline.core.settling import Settling
 from reachline.model import LineId, Outcome, Scope, Seconds, Snapshot, VantageId, Version
+from reachline.net import collector
 from reachline.net.waiting import within
 from reachline.store.journal import Journal
 from reachline.store.records import Members, Ordered, Outcomes, Planned, Reconfigured, Record, Reported, Ticked, Undone
@@ -280,6 +281,7 @@ class Owner:
 
     async def run(self) -> None:
         """Ticks until cancelled."""
+        collector.calm()
         while True:
             await self.tick()
             self._wake.clear()
@@ -310,7 +312,8 @@ class Owner:
         if self._is_held(scope, now_ms):
             return None
         self._renewed.discard(scope)
-        closed = ledger.close(now_ms)
+        with collector.held():
+            closed = ledger.close(now_ms)
         self._board.roster.trust(scope.cluster, ledger.poll.credit.trusts)
         told = notes(ledger.hearing.excused.values(), ledger.hearing.plane_ms)
         self._board.notes[scope.cluster] = (*told, *noted(ledger.board.steer))

@@ -83,11 +83,11 @@ class Board:
         """
         anyway = moved is None
         touched, found = self._weighed(lines, rows, rules, moved, offered)
-        news = []
+        news, standings = [], self.standings
         for line in touched:
-            before = self.standings.get(line)
-            if before is None or not is_standing(before, lines[line], rows[line], found):
-                self.standings[line] = after = standing(lines[line], rows[line], found, rules)
+            before, each, row = standings.get(line), lines[line], rows[line]
+            if before is None or not is_standing(before, each, row, found):
+                standings[line] = after = standing(each, row, found, rules)
                 news.append((before or after, after))
         if self.standings.keys() != lines.keys():
             self.standings, self._places = {line: self.standings[line] for line in lines}, None

@@ -138,9 +138,9 @@ class Business:
         """Of the tick that ends now; call `turn` first."""
         return self.spans[-1][1] if self.spans else self.pending
 
-    def is_called(self, line: LineId) -> bool:
-        """Whether there are any calls of this line that still count."""
-        return any(line in span.rows for _, span in self.spans)
+    def called(self) -> set[LineId]:
+        """Lines of which there are any calls that still count."""
+        return set().union(*[span.rows for _, span in self.spans])
 
     def suspects(self) -> set[LineId]:
         """Lines called since the last tick with anything bad among it."""

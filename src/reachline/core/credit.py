@@ -14,6 +14,7 @@ from reachline.model import LineId, VantageId, Zone
 
 __all__ = ["Credit", "Result"]
 
+_H: Final = Zone.H
 _D: Final = Zone.D
 _F: Final = Zone.F
 _N: Final = Zone.N
@@ -65,6 +66,10 @@ class Credit:
 
     def cast(self, vantage: VantageId, line: LineId, last: Ballot | None, ballot: Ballot) -> None:
         """A new ballot in the place of the last one."""
+        if last is not None and last.zone is _H and ballot.zone is _H:  # as most are: nothing but that it spoke
+            if last.received_ms <= self.closed_ms:
+                self.spoke[vantage] = self.spoke.get(vantage, 0) + 1
+            return
         was_known, is_known = last is not None and last.zone is not _N, ballot.zone is not _N
         if was_known is not is_known:
             self.sees[vantage] = self.sees.get(vantage, 0) + (1 if is_known else -1)
@@ -95,6 +100,15 @@ class Credit:
             for vantage, lines in self.bad.items()
             if vantage in among and vantage in self.spoke and 2 * len(lines) > self.sees.get(vantage, 0)
         )
+
+    def crowded(self, among: Iterable[VantageId], least: int) -> set[LineId]:
+        """Lines that at least so many of these vantages call bad."""
+        found: list[set[LineId]] = [set() for _ in range(least)]
+        for lines in (self.bad.get(vantage, set()) for vantage in among):
+            for place in range(least - 1, 0, -1):
+                found[place] |= found[place - 1] & lines
+            found[0] |= lines
+        return found[-1]
 
     def learn(
         self,

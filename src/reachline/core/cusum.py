@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from reachline.core.evidence import NOTHING, Evidence, Said, together
 from reachline.model import Zone
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Evidence",
     "Question",
     "Said",
+    "added",
     "asked",
     "grown",
     "loudest",
@@ -36,6 +38,7 @@ _LEAVE_MILLI: Final = 300
 _SPARE: Final = 4
 """With this many vantages the one that complained most so far is left out: one sick vantage of five says nothing alone."""
 _TRUST: Final = 1_000
+_F: Final = Zone.F
 _FADE: Final = 8
 """A vantage's suspicion loses an eighth a tick: half of it is gone after five."""
 
@@ -81,50 +84,6 @@ failed by failures twice: steadily above 8 %, or mostly.
 """
 
 
-class Evidence(NamedTuple):
-    """What one vantage, or all clients, saw of a line since the last tick; each column is of `attempts`."""
-
-    attempts: int = 0
-    failed: int = 0
-    slow: int = 0
-    crawl: int = 0
-    errors: int = 0
-    timed: int | None = None
-    """Of how many `slow` and `crawl` are; None: of all attempts."""
-
-    def of(self, what: str) -> tuple[int, int]:
-        """What a question asks for, and of how many."""
-        match what:
-            case "failed":
-                return self.failed, self.attempts
-            case "errors":
-                return self.errors, self.attempts
-            case _:
-                whole = self.attempts if self.timed is None else self.timed
-                return self.slow if what == "slow" else self.crawl, whole
-
-    @property
-    def is_any(self) -> bool:
-        """Whether there is anything to judge by."""
-        return bool(self.attempts or self.timed)
-
-    def plus(self, other: Evidence) -> Evidence:
-        """Both together."""
-        found = _together((self, other))
-        return found._replace(timed=None) if self.timed is None and other.timed is None else found
-
-
-NOTHING: Final = Evidence()
-
-
-class Said(NamedTuple):
-    """One vantage's word: how much it counts (1/1000), what it saw, and how much it complained before this tick."""
-
-    trust: int
-    seen: Evidence
-    suspicion: int = 0
-
-
 class Asked(NamedTuple):
     """A line's sums, one a question, and which of them hold their zone (a bit each)."""
 
@@ -135,6 +94,9 @@ class Asked(NamedTuple):
     def is_calm(self) -> bool:
         """Nothing has added up."""
         return not self.held and not any(self.sums)
+
+
+CALM: Final = Asked()
 
 
 def asked(
@@ -149,34 +111,38 @@ def asked(
 
     `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
     """
-    told = trimmed(heard)
+    return added(before, trimmed(heard), questions, calls=calls, patience=patience)
+
+
+def added(
+    before: Asked, told: Sequence[Said], questions: Sequence[Question], *, calls: Evidence = NOTHING, patience: int = 1
+) -> Asked:
+    """As `asked`, of those who count."""
     # Of those who are trusted fully the sum of what each adds is what their sum adds.
-    whole = _together([calls, *[said.seen for said in told if said.trust == _TRUST]])
+    whole = together([calls, *[said.seen for said in told if said.trust == _TRUST]])
     doubted = [said for said in told if said.trust != _TRUST]
+    attempts, *bad, timed = whole
+    last = before.sums or (0,) * len(questions)
+    if not (doubted or any(bad) or before.held or any(last)) and _are_mild(questions):
+        return CALM
     sums, held = [], 0
-    for place, question in enumerate(questions):
-        gain, height = _worth(whole, question), question.height
+    of = {"failed": (bad[0], attempts), "slow": (bad[1], timed), "crawl": (bad[2], timed), "errors": (bad[3], attempts)}
+    for place, (_, what, height, dwell, hit, miss) in enumerate(questions):
+        hits, tried = of[what]
+        gain = hits * hit + ((tried or 0) - hits) * miss
         for said in doubted:
-            gain += said.trust * _worth(said.seen, question) // _TRUST
-        bound = -(-height // (question.dwell * patience))
-        last = before.sums[place] if before.sums else 0
-        new = min(height, max(0, last + min(bound, max(-bound, gain))))
+            gain += said.trust * _worth(said.seen, questions[place]) // _TRUST
+        bound = -(-height // (dwell * patience))
+        new = min(height, max(0, last[place] + min(bound, max(-bound, gain))))
         sums.append(new)
         if new >= height or (before.held >> place & 1 and 1_000 * new >= _LEAVE_MILLI * height):
             held |= 1 << place
     return Asked(tuple(sums) if any(sums) else (), held)
 
 
-def _together(seen: Sequence[Evidence]) -> Evidence:
-    """The sum of all."""
-    attempts = failed = slow = crawl = errors = timed = 0
-    for one in seen:
-        if one is NOTHING:
-            continue
-        own, bad, late, later, wrong, of = one
-        attempts, failed, slow, crawl, errors = attempts + own, failed + bad, slow + late, crawl + later, errors + wrong
-        timed += own if of is None else of
-    return Evidence(attempts, failed, slow, crawl, errors, timed)
+def _are_mild(questions: Sequence[Question]) -> bool:
+    """Whether an attempt without fault speaks for its line, whatever is asked."""
+    return not any(question.miss > 0 for question in questions)
 
 
 def suspicion(before: int, seen: Evidence, questions: Sequence[Question]) -> int:
@@ -197,11 +163,12 @@ def trimmed(heard: Mapping[str, Said]) -> list[Said]:
     Whoever is fresh is counted, though it saw nothing new in this tick: rounds are rarer than ticks.
     The worst is who complained most by the weight of its word: whoever is hardly heard any more leaves the place to another.
     """
-    told = sorted(heard.items())
-    if len(told) < _SPARE:
-        return [said for _, said in told]
-    worst = max(told, key=lambda item: item[1].suspicion * item[1].trust)
-    return [said for name, said in told if name != worst[0] or not said.suspicion]
+    told = [said for _, said in sorted(heard.items())]
+    if len(told) < _SPARE or not any(said.suspicion for said in told):
+        return told
+    blame = [said.suspicion * said.trust for said in told]
+    worst = blame.index(max(blame))
+    return [said for place, said in enumerate(told) if place != worst or not said.suspicion]
 
 
 def _worth(seen: Evidence, question: Question) -> int:
@@ -223,16 +190,18 @@ def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:
     if not state.held:
         return Zone.H
     holding = [question.zone for place, question in enumerate(questions) if state.held >> place & 1]
-    return max(holding, key=lambda zone: zone.value, default=Zone.H)
+    return _F if _F in holding else max(holding, key=lambda zone: zone.value, default=Zone.H)
 
 
 def grown(state: Asked, questions: Sequence[Question]) -> tuple[str, int, int]:
     """The question that decides, as (what, its sum, its height): the fullest of the worst zone that is held."""
+    if not state.held:
+        return "", 0, 0
     zone = zone_of(state, questions)
     found = [
         (total * 1_000 // question.height, question.what, total, question.height)
         for place, (total, question) in enumerate(zip(state.sums, questions, strict=False))
-        if question.zone is zone and state.held >> place & 1
+        if state.held >> place & 1 and question.zone is zone
     ]
     _, what, total, height = max(found, default=(0, "", 0, 0))
     return what, total, height

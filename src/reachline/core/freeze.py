@@ -71,10 +71,9 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
         for line, held in document["ballots"].items()
     }
     ledger.poll.restore(ballots)
-    ledger.poll.pending = {
-        LineId(line): {VantageId(vantage): Evidence(*seen) for vantage, seen in told.items()}
-        for line, told in document["pending"].items()
-    }
+    for line, told in document["pending"].items():
+        for vantage, seen in told.items():
+            ledger.poll.pending.setdefault(VantageId(vantage), {})[LineId(line)] = Evidence(*seen)
     kept.thawed(document["kept"], document["calls"], ledger)
     ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}

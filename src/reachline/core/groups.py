@@ -52,9 +52,14 @@ class Groups:
         self._waiting = {line for line, row in rows.items() if row.breaker.waits}
         """Those of before, which may have nobody to wait for any more."""
 
-    def warned(self, line: LineId, row: Row) -> Row:
-        """The row of a line that is still well while others of its group are not: half of its patience is used up."""
-        if not self._struck or row.judgement.bad or row.judgement.health in _SICK or not self.rules.acts("groups"):
+    def warned(self, rows: dict[LineId, Row]) -> dict[LineId, Row]:
+        """These rows; of a line that is still well while others of its group are not, half of its patience is used up."""
+        if not self._struck or not self.rules.acts("groups"):
+            return rows
+        return {line: self._warned(line, row) for line, row in rows.items()}
+
+    def _warned(self, line: LineId, row: Row) -> Row:
+        if row.judgement.bad or row.judgement.health in _SICK:
             return row
         if row.breaker.gate is Gate.CLOSED and any(self._struck.get(group) for group in self._of.get(line, ())):
             return row._replace(judgement=row.judgement._replace(bad=1))

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from reachline.core.business import UNKNOWN, Business, Word
 from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
+from reachline.core.counting import summed
 from reachline.core.credit import Result
-from reachline.core.cusum import NOTHING, asked, speaks_against, trimmed, zone_of
+from reachline.core.cusum import NOTHING, speaks_against
 from reachline.core.poll import Poll
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
-from reachline.core.severity import remembered
 from reachline.model import Fact, Line, LineId, Outcome, VantageId, Vote, Zone
 
 __all__ = ["Hearing", "Told", "business_facts", "named"]
@@ -99,7 +99,7 @@ class Hearing:
         rules: Rules,
     ) -> dict[LineId, Told]:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
-        present = poll.present(now_ms, rules.quorum)
+        present, called = poll.present(now_ms, rules.quorum), self.business.called() | self.matters.keys()
         told = {
             line: self._one(
                 line,
@@ -107,21 +107,25 @@ class Hearing:
                 poll.fresh(line, present, now_ms, rules.quorum),
                 poll,
                 is_fresh=line in fresh,
+                is_called=line in called,
                 now_ms=now_ms,
                 rules=rules,
             )
             for line, row in rows.items()
         }
         self._turn_bad(told, now_ms)
-        usable = [line for line in lines.values() if not line.drained] if 2 * len(self.turned) > len(lines) else []
-        words = {line: one.word for line, one in told.items()}
+        words = {line: one.word for line, one in told.items() if one.word is not UNKNOWN}
+        is_most = words and 2 * len(self.turned) > len(lines)
+        usable = [line for line in lines.values() if not line.drained] if is_most else []
         self.excused = {line: word.causes for line, word in words.items() if word.causes}
         is_broken = rules.acts("business") and is_plane(self.turned, [line.id for line in usable], words)
         self.plane_ms = (now_ms if self.plane_ms is None else self.plane_ms) if is_broken else None
         if is_broken:
             told = {line: one._replace(found=one.found._replace(zone=Zone.N)) for line, one in told.items()}
-        results = {line: _result(one, now_ms, rules) for line, one in told.items() if line in fresh}
-        poll.learn({line: found for line, found in results.items() if _is_disputed(told[line], found)}, now_ms, rules)
+        news = [(line, one) for line, one in told.items() if not _is_agreed(one) and line in fresh]
+        results = {line: (one, _result(one, now_ms, rules)) for line, one in news}
+        disputed = {line: found for line, (one, found) in results.items() if _is_disputed(one, found)}
+        poll.learn(disputed, now_ms, rules)
         return told
 
     def _one(
@@ -132,6 +136,7 @@ class Hearing:
         poll: Poll,
         *,
         is_fresh: bool,
+        is_called: bool,
         now_ms: int,
         rules: Rules,
     ) -> Told:
@@ -139,7 +144,7 @@ class Hearing:
         if not is_fresh:
             found = found._replace(zone=_N, has_quorum=False)
         seen, lost, word, used, matter = found.zone, None, UNKNOWN, UNKNOWN, CALM
-        if line in self.matters or self.business.is_called(line):
+        if is_called:
             was = self.matters.get(line, CALM)
             word = self.business.word(line, was.held, rules)
             matter = after(was, word, seen, now_ms, rules.business)
@@ -151,7 +156,8 @@ class Hearing:
             found = found._replace(is_seconded=True)
         by_calls = False
         if rules.questions:
-            row, zone = self._summed(line, row, found, cast, poll, rules=rules)
+            calls = self.business.evidence(line, rules) if is_called and rules.acts("business") else NOTHING
+            row, zone = summed(row, found, poll.heard(line, cast) if found.has_quorum else {}, calls, rules)
             if by_calls := zone is _D and used.zone is _F and matter.failed >= _twice(rules):
                 zone = _F
         elif used.zone is _N:
@@ -160,21 +166,6 @@ class Hearing:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
         found = found if zone is found.zone else found._replace(zone=zone)
         return Told(row, found, votes, word, matter, zone, seen, lost, by_calls)
-
-    def _summed(
-        self, line: LineId, row: Row, found: Tally, cast: Mapping[VantageId, Ballot], poll: Poll, *, rules: Rules
-    ) -> tuple[Row, Zone]:
-        """`fast` mode: vantages and calls add up in the same sums; a quarrel only moves trust."""
-        calls = self.business.evidence(line, rules) if rules.acts("business") else NOTHING
-        if not found.has_quorum and not calls.is_any:
-            return row, found.zone
-        heard = poll.heard(line, cast) if found.has_quorum else {}
-        patience = 2 if found.is_lone else 1
-        sums = asked(row.asked, heard, rules.questions, calls=calls, patience=patience)
-        recent = () if sums.is_calm else remembered(row.recent, trimmed(heard), calls)
-        if sums != row.asked or recent != row.recent:
-            row = row._replace(asked=sums, recent=recent)
-        return row, zone_of(sums, rules.questions)
 
     def _keep(self, line: LineId, matter: Matter) -> None:
         if matter == CALM:
@@ -217,6 +208,14 @@ def _result(one: Told, now_ms: int, rules: Rules) -> Result:
     if word is not _N and rules.acts("business") and is_overriding(one.matter, now_ms, rules.business):
         return Result(word is _H, one.lost)
     return Result(one.seen is _H, one.lost)
+
+
+def _is_agreed(one: Told) -> bool:
+    """Whether nobody can have differed, seen without looking closer: all said what was found, and the business nothing."""
+    found = one.found
+    if one.word is not UNKNOWN or one.lost is not None or not found.has_quorum or found.zone is _N:
+        return False
+    return found.bad == (0 if one.seen is _H else found.weight)
 
 
 def _is_disputed(one: Told, result: Result) -> bool:

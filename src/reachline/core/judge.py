@@ -30,6 +30,11 @@ _H: Final = Zone.H
 _F: Final = Zone.F
 _N: Final = Zone.N
 _CLOSED: Final = Gate.CLOSED
+_OPEN: Final = Gate.OPEN
+_UNKNOWN: Final = Health.UNKNOWN
+_HEALTHY: Final = Health.HEALTHY
+_DEGRADED: Final = Health.DEGRADED
+_SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
 
 _HASTE: Final = 4
@@ -59,13 +64,22 @@ def judge(
     """
     if zone is _N:
         return row
-    counted = _counted(row, zone, patience)
-    if gate is Gate.OPEN:
-        return counted
-    counted = _with_health(counted, gate, patience)
+    health, bad, down, good, faults_micro = row
+    if zone is _H:
+        bad, down, good = 0, 0, min(good + 1, patience.recover)
+    else:  # F counts toward degraded as well; every other zone ends a row of F
+        most = max(patience.degraded, patience.failed, patience.lone_failed)
+        bad, down, good = min(bad + 1, most), min(down + 1, most) if zone is _F else 0, 0
+    if gate is _OPEN:
+        return Judgement(health, bad, down, good, faults_micro)
+    if gate is _CLOSED:
+        if bad >= patience.degraded and health in (_UNKNOWN, _HEALTHY):
+            health = _DEGRADED
+        elif good >= patience.recover:
+            health = _HEALTHY
     grown_ms = elapsed_ms if zone is _H else elapsed_ms * (1_000 + _HASTE * severity_milli) // 1_000
-    found = _faults(row, counted, zone, elapsed_ms=grown_ms, gate=gate, rules=faults)
-    return counted if found == counted.faults else counted._replace(faults=found)
+    found = _faults(row, health, zone, elapsed_ms=grown_ms, gate=gate, rules=faults)
+    return Judgement(health, bad, down, good, found)
 
 
 def at_trial(row: Judgement) -> Judgement:
@@ -79,37 +93,15 @@ def after_close(row: Judgement, patience: Patience) -> Judgement:
     return row._replace(health=health, down=0)
 
 
-def _counted(row: Judgement, zone: Zone, patience: Patience) -> Judgement:
-    """F counts toward degraded as well; every other zone ends a row of F."""
-    if zone is _H:
-        return Judgement(row.health, 0, 0, min(row.good + 1, patience.recover), row.faults)
-    down = _more(row.down, patience) if zone is _F else 0
-    return Judgement(row.health, _more(row.bad, patience), down, 0, row.faults)
-
-
-def _more(count: int, patience: Patience) -> int:
-    return min(count + 1, max(patience.degraded, patience.failed, patience.lone_failed))
-
-
-def _with_health(row: Judgement, gate: Gate, patience: Patience) -> Judgement:
-    if gate is not _CLOSED:
-        return row
-    if row.bad >= patience.degraded and row.health in (Health.UNKNOWN, Health.HEALTHY):
-        return row._replace(health=Health.DEGRADED)
-    if row.good >= patience.recover and row.health is not Health.HEALTHY:
-        return row._replace(health=Health.HEALTHY)
-    return row
-
-
-def _faults(before: Judgement, after: Judgement, zone: Zone, *, elapsed_ms: int, gate: Gate, rules: FaultRules) -> int:
+def _faults(before: Judgement, after: Health, zone: Zone, *, elapsed_ms: int, gate: Gate, rules: FaultRules) -> int:
     """In trial and ramp the step alone bounds the share: a degraded tick holds the step and adds no fault."""
     if zone is _H:
         if not before.faults:
             return 0
         left = before.faults * power(rules.fade, elapsed_ms) // ONE
         return left if left >= rules.forget else 0
-    if after.health is Health.DEGRADED and before.health is not Health.DEGRADED:
+    if after is _DEGRADED and before.health is not _DEGRADED:
         return min(before.faults + FAULT, rules.cap)
-    if gate is _CLOSED and before.health in (Health.DEGRADED, Health.UNHEALTHY):
+    if gate is _CLOSED and before.health in _SICK:
         return min(before.faults + FAULT * elapsed_ms // rules.per_ms, rules.cap)
     return before.faults

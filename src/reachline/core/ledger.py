@@ -85,13 +85,12 @@ class Ledger:
         """One vantage's readings; a line's kinds stand next to each other and replace what this vantage said of it."""
         self.poll.heartbeat(vantage, now_ms, self.rules)
         for line, kinds in by_line(readings):
-            if line in self.lines:
-                if self.poll.cast(vantage, self.lines[line], kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
+            if (known := self.lines.get(line)) is not None:
+                if self.poll.cast(vantage, known, kinds, now_ms=now_ms, doubt=doubt, rules=self.rules):
                     self.fresh.add(line)
-                # Not where it is merely doubted: that depends on who was heard first.
+                # Not where it is merely doubted: that depends on who was heard first. It stays as restless as it is.
                 if line in self.restless:
-                    decides = deciding(self.lines[line])
-                    self._put(line, probed(self.rows[line], kinds, decides, now_ms, self.rules))
+                    self.rows[line] = probed(self.rows[line], kinds, deciding(known), now_ms, self.rules)
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int, shed: int = 0) -> None:
         """What one client's calls came to: counted into trial windows, and evidence of the business's own; `shed` it refused."""
@@ -148,7 +147,7 @@ class Ledger:
         before = {line: ordered[line].before if line in ordered else self.rows[line] for line in touched}
         if self.groups.lines is not self.lines:
             self.groups = Groups(self.lines, self.rows, self.rules)
-        asked = {line: self.groups.warned(line, self.rows[line]) for line in touched}
+        asked = self.groups.warned({line: self.rows[line] for line in touched})
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
         steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())

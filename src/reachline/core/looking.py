@@ -61,7 +61,7 @@ def deadline(ledger: Ledger) -> int | None:
 
 def unquiet(ledger: Ledger, troubled: AbstractSet[LineId]) -> set[LineId]:
     """Lines with news that could change them; most lines at most ticks are not among them. `troubled` are those by their calls."""
-    news = ledger.fresh | ledger.called
+    news = ledger.fresh | ledger.called if ledger.called else ledger.fresh
     return news & (ledger.poll.doubtful | ledger.restless | ledger.hearing.matters.keys() | troubled)
 
 

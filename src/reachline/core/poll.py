@@ -5,18 +5,22 @@ its ledger only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
+from reachline.core.counting import counted, said
 from reachline.core.credit import Credit, Result
-from reachline.core.cusum import NOTHING, Evidence, Said, loudest, suspicion
+from reachline.core.cusum import Evidence, Said, loudest, suspicion
+from reachline.core.echo import FAILED, LOSS, calm_ballot
 from reachline.core.habits import Habits
-from reachline.core.quorum import Ballot, Tally, needed, total
+from reachline.core.kinds import deciding, speaks
+from reachline.core.quorum import Ballot, Tally, needed
 from reachline.core.rules import QuorumRules, Rules
 from reachline.core.silence import Beat, after, is_silent
 from reachline.core.trust import independent, rest_is_well, shared_by
 from reachline.core.zone import calm_of, evidence, is_calm, verdict
-from reachline.model import HELPERS, Kind, Line, LineId, Reading, VantageId, Vote, Zone
+from reachline.model import HELPERS, Line, LineId, Reading, VantageId, Vote, Zone
 
 __all__ = ["Poll", "deciding"]
 
@@ -25,15 +29,6 @@ _N: Final = Zone.N
 _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
-
-_OTHERWISE: Final = frozenset(Kind) - HELPERS
-_DECIDING: Final = {kind.value: _OTHERWISE | {kind} for kind in HELPERS}
-"""Lines of these schemes have nothing but the helper kind, so it decides."""
-
-
-def deciding(line: Line) -> frozenset[Kind]:
-    """The probe kinds that decide over a line; helpers only where the line is observed by nothing else."""
-    return _DECIDING.get(line.endpoint.scheme, _OTHERWISE)
 
 
 class Poll:
@@ -45,7 +40,7 @@ class Poll:
         self.heard_ms = dict.fromkeys(lines, now_ms)
         self.doubtful: set[LineId] = set()
         """Lines on which some ballot is D or F: only these can leave a quiet row."""
-        self.pending: dict[LineId, dict[VantageId, Evidence]] = {}
+        self.pending: dict[VantageId, dict[LineId, Evidence]] = {}
         """`fast` mode: what each vantage saw since the last tick."""
         self.calm = calm_of(rules.limits)
         self.is_mild = all(question.miss <= 0 for question in rules.questions)
@@ -63,27 +58,28 @@ class Poll:
         self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], *, now_ms: int, doubt: int, rules: Rules
     ) -> bool:
         """Replace what this vantage said of the line; whether it has an opinion at all."""
-        self.habits.hear(vantage, line.id, kinds, now_ms=now_ms, rules=rules)
-        ballots = self.ballots[line.id]
+        if rules.baseline.degraded_milli:
+            self.habits.hear(vantage, line.id, kinds, now_ms=now_ms, rules=rules)
+        ballots, name = self.ballots[line.id], line.id
         last = ballots.get(vantage)
         if rules.questions:
-            ballot = self._pooled(vantage, line, kinds, last, rules)
+            ballot = self._pooled(vantage, line, kinds, (last, now_ms, doubt), rules)
         elif self._is_calm(kinds):
-            ballot = Ballot(_H, 0, 0, _calm_vote(vantage, kinds[0]))
+            first = kinds[0]
+            ballot = calm_ballot(vantage, (LOSS[first.kind], first.lost, first.sent), now_ms, doubt)
         else:
-            held, own = dict(last.held) if last else {}, self.habits.limits(line.id, now_ms=now_ms, rules=rules)
+            held, own = dict(last.held) if last else {}, self.habits.limits(name, now_ms=now_ms, rules=rules)
             found = verdict(vantage, kinds, held, rules, decides=deciding(line), own=own)
-            ballot = Ballot(found.zone, 0, 0, found.vote, found.held)
+            ballot = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
-        zone, _, _, vote, grip, suspects, before = ballot
-        ballot = Ballot(zone, now_ms, doubt, vote, grip, suspects, before)
-        self.ballots[line.id] = {**ballots, vantage: ballot}
-        self._doubt(line.id, ballot)
-        self.credit.cast(vantage, line.id, last, ballot)
+        self.ballots[name] = {**ballots, vantage: ballot}
+        if ballot.zone is not _H or ballot.suspicion or name in self.doubtful:
+            self._doubt(name, ballot)
+        self.credit.cast(vantage, name, last, ballot)
         if ballot.zone is _N:
             return False
-        self.heard_ms.pop(line.id, None)
-        self.heard_ms[line.id] = now_ms
+        self.heard_ms.pop(name, None)
+        self.heard_ms[name] = now_ms
         return True
 
     def _is_calm(self, kinds: tuple[Reading, ...]) -> bool:
@@ -94,15 +90,24 @@ class Poll:
         return bool(kinds)
 
     def _pooled(
-        self, vantage: VantageId, line: Line, kinds: tuple[Reading, ...], last: Ballot | None, rules: Rules
+        self,
+        vantage: VantageId,
+        line: Line,
+        kinds: tuple[Reading, ...],
+        at: tuple[Ballot | None, int, int],
+        rules: Rules,
     ) -> Ballot:
-        """The evidence goes to what is pending; the ballot says what this vantage by itself makes of it."""
-        decides = deciding(line)
+        """The evidence goes to what is pending; the ballot says what this vantage by itself makes of it.
+
+        `at` is its last ballot, when this one arrived, and its doubt of itself.
+        """
+        decides, (last, now_ms, doubt) = deciding(line), at
         seen, kind = evidence(kinds, decides)
-        if kind is None and (last is None or not any(map(partial(_speaks, decides=decides), kinds))):
-            return Ballot(Zone.N, 0)
-        told = self.pending.get(line.id, {})
-        before = 0 if last is None else last.before if vantage in told else last.suspicion
+        if kind is None and (last is None or not any(map(partial(speaks, decides=decides), kinds))):
+            return Ballot(_N, now_ms, doubt)
+        told = self.pending.setdefault(vantage, {})
+        known = told.get(line.id)
+        before = 0 if last is None else last.suspicion if known is None else last.before
         suspected = last.suspicion if last else 0
         is_quiet = self.is_mild and not (suspected or seen.failed or seen.slow or seen.crawl)
         suspects = 0 if is_quiet else suspicion(suspected, seen, rules.questions)
@@ -110,27 +115,21 @@ class Poll:
         if kind is None:
             # Between two rounds: nothing new, which takes nothing back.
             vote = last.vote if last else None
-            return Ballot(zone, 0, 0, vote and vote._replace(zone=zone), (), suspects, before)
-        self.pending[line.id] = {**told, vantage: told[vantage].plus(seen) if vantage in told else seen}
+            return Ballot(zone, now_ms, doubt, vote and vote._replace(zone=zone), (), suspects, before)
+        told[line.id] = seen if known is None else known.plus(seen)
+        if is_quiet and not before:
+            return calm_ballot(vantage, (FAILED[kind], 0, seen.attempts), now_ms, doubt)
         what = loudest(seen, rules.questions) if zone is _D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
-        return Ballot(zone, 0, 0, vote, (), suspects, before)
+        return Ballot(zone, now_ms, doubt, vote, (), suspects, before)
 
     def heard(self, line: LineId, fresh: Mapping[VantageId, Ballot]) -> dict[str, Said]:
         """`fast` mode: what these vantages said since the last tick, be it nothing, by their trust."""
-        told, weight = self.pending.get(line, {}), self.credit.weight
-        return {
-            vantage: Said(weight(vantage, ballot.doubt), told.get(vantage, NOTHING), ballot.before)
-            for vantage, ballot in fresh.items()
-            if ballot.zone is not _N
-        }
+        return said(line, fresh, self.pending, self.credit)
 
     def counted(self, line: LineId, fresh: Mapping[VantageId, Ballot], rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
         """The common zone of these vantages, and why they say so, in the order they come in."""
-        weight = self.credit.weight
-        votes = tuple([ballot.vote for ballot in fresh.values() if ballot.vote])
-        weighed = [(weight(name, ballot.doubt), ballot) for name, ballot in fresh.items()]
-        return total(weighed, len(self._configured(line)), rules.quorum), votes
+        return counted(fresh, self.credit, len(self._configured(line)), rules.quorum.share_milli)
 
     def present(self, now_ms: int, rules: QuorumRules) -> tuple[VantageId, ...]:
         """The vantages that have not fallen silent, in order of their ids."""
@@ -144,9 +143,11 @@ class Poll:
         cast, named = self.ballots[line], self.lines[line].vantages
         since_ms = now_ms - rules.fresh_ms
         return {
-            name: cast[name]
+            name: ballot
             for name in present
-            if name in cast and cast[name].received_ms >= since_ms and (not named or name in named)
+            if (ballot := cast.get(name)) is not None
+            and ballot.received_ms >= since_ms
+            and (not named or name in named)
         }
 
     def learn(self, results: Mapping[LineId, Result], now_ms: int, rules: Rules) -> None:
@@ -154,8 +155,11 @@ class Poll:
         if len(self.vantages & self.credit.spoke.keys()) >= needed(len(self.vantages)):
             told = [(result, self._news(line)) for line, result in results.items()]
             self.credit.learn(told, self.vantages, now_ms, is_pooled=bool(rules.questions))
-        for vantage in self.credit.sick(self.vantages):
-            if self._is_alone(vantage, now_ms, rules.quorum):
+        sick, whole = self.credit.sick(self.vantages), len(self.vantages)
+        # Where half of all call a line bad, no majority is left that calls it healthy.
+        crowded = self.credit.crowded(self.vantages, whole - whole // 2) if sick else set()
+        for vantage in sick:
+            if self._is_alone(vantage, crowded, now_ms, rules.quorum):
                 self.credit.put_aside(vantage, self.vantages, now_ms)
         self.credit.close(now_ms)
         self.pending = {}
@@ -166,12 +170,13 @@ class Poll:
         cast = self.ballots[line].items()
         return {name: ballot for name, ballot in cast if name in configured and self.credit.is_news(ballot)}
 
-    def _is_alone(self, vantage: VantageId, now_ms: int, rules: QuorumRules) -> bool:
+    def _is_alone(self, vantage: VantageId, crowded: AbstractSet[LineId], now_ms: int, rules: QuorumRules) -> bool:
         """Whether most of its lines, which are not one risk, are bad in its eyes and healthy in those of the rest."""
         present = self.present(now_ms, rules)
+        asked = [line for line in self.credit.bad[vantage] if line not in crowded or self.lines[line].vantages]
         alone = [
             line
-            for line in self.credit.bad[vantage]
+            for line in asked
             if rest_is_well(self.fresh(line, present, now_ms, rules), vantage, len(self._configured(line)))
         ]
         most = 2 * len(alone) > self.credit.sees[vantage]
@@ -209,7 +214,10 @@ class Poll:
         """The poll for other lines; `names` says what each was called before (empty: it is new)."""
         poll = Poll(lines, self.vantages, rules, now_ms)
         poll.restore({line: self.ballots.get(names[line], {}) for line in lines})
-        poll.pending = {line: told for line in lines if (told := self.pending.get(names[line]))}
+        poll.pending = {
+            vantage: {line: told[old] for line, old in names.items() if old in told}
+            for vantage, told in self.pending.items()
+        }
         silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
         poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
         poll.beats = self.beats
@@ -235,14 +243,5 @@ def _every_ms(rules: QuorumRules) -> int:
     return 2 * rules.fresh_ms // 5
 
 
-def _speaks(reading: Reading, decides: frozenset[Kind]) -> bool:
-    """Whether it is of something that was observed lately, by a kind that decides."""
-    return reading.kind in decides and not reading.void and reading.counts.attempts > 0
-
-
 def _is_bad(ballot: Ballot) -> bool:
     return ballot.zone in (_D, _F) or ballot.suspicion > 0
-
-
-def _calm_vote(vantage: VantageId, reading: Reading) -> Vote:
-    return Vote(vantage, _H, f"{reading.kind}.loss", reading.lost, reading.sent, 0)

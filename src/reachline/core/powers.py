@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["ONE", "power", "powers"]
@@ -19,6 +20,7 @@ def powers(log_of_factor: float, *, highest: int) -> tuple[int, ...]:
     return tuple(round(ONE * math.exp(log_of_factor * 2**k)) for k in range(highest))
 
 
+@lru_cache(maxsize=1 << 14)  # a tick asks for the same few: of one elapsed time, and thrice of each line's faults
 def power(table: tuple[int, ...], exponent: int) -> int:
     """factor ** exponent in units of 1/ONE, by squaring from the table; integers only. 0 past the table's end."""
     if exponent >> len(table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from reachline.core.cusum import grown
@@ -36,7 +37,7 @@ def standing(line: Line, row: Row, found: Weights, rules: Rules) -> Standing:
     """What a snapshot says of this line now."""
     gate, health = row.breaker.gate, row.judgement.health
     raw = found.raw.get(line.id, 0)
-    tried = gate in (Gate.HALF_OPEN, Gate.RAMP)
+    tried = gate in _TRIED
     weight = wire(raw)
     return Standing(
         line=line.id,
@@ -117,19 +118,25 @@ def rule_of(last: Standing, after: Standing, rule: str, rules: Rules) -> str:
     return f"policy.{'.'.join(rules.policy)}"
 
 
+@lru_cache(maxsize=1 << 12)
+def _fact(name: str, value: int) -> Fact:
+    """Of the few that are the same for most lines of a tick."""
+    return Fact(name, value)
+
+
 def facts_of(before: Row, after: Row, tally: Tally | None, due: int | None, rules: Rules) -> tuple[Fact, ...]:
     """The numbers a decision on a line rests on, votes apart."""
     judged, was, now = after.judgement, before.breaker, after.breaker
-    found = [Fact("faults_micro", judged.faults), Fact("bad_ticks", judged.bad), Fact("down_ticks", judged.down)]
+    found = [Fact("faults_micro", judged.faults), _fact("bad_ticks", judged.bad), _fact("down_ticks", judged.down)]
     found += [Fact("bad_since_ms", after.bad_ms)] if after.bad_ms else []
-    found += [Fact("good_ticks", judged.good), Fact("degraded_patience", rules.patience.degraded)]
+    found += [_fact("good_ticks", judged.good), _fact("degraded_patience", rules.patience.degraded)]
     lone = tally is not None and tally.is_lone
-    found.append(Fact("failed_patience", rules.patience.lone_failed if lone else rules.patience.failed))
-    found.append(Fact("recover_patience", rules.patience.recover))
+    found.append(_fact("failed_patience", rules.patience.lone_failed if lone else rules.patience.failed))
+    found.append(_fact("recover_patience", rules.patience.recover))
     if tally is not None and tally.has_quorum:
-        found += [Fact("fresh_vantages", tally.fresh), Fact("configured_vantages", tally.configured)]
-        found += [Fact("needed_vantages", needed(tally.configured)), Fact("vote_weight_milli", tally.weight)]
-        found += [Fact("vote_failed_milli", tally.failed), Fact("vote_bad_milli", tally.bad)]
+        found += [_fact("fresh_vantages", tally.fresh), _fact("configured_vantages", tally.configured)]
+        found += [_fact("needed_vantages", needed(tally.configured)), _fact("vote_weight_milli", tally.weight)]
+        found += [_fact("vote_failed_milli", tally.failed), _fact("vote_bad_milli", tally.bad)]
     if was.gate in (Gate.HALF_OPEN, Gate.RAMP):
         found += [Fact("window", was.window), Fact("trial_ok", was.ok), Fact("trial_failed", was.failed)]
         found += [Fact("trial_synthetic", was.synthetic), Fact("trial_min_ok", rules.breaker.min_ok)]
@@ -148,6 +155,8 @@ def facts_of(before: Row, after: Row, tally: Tally | None, due: int | None, rule
 
 def _idle(row: Row, rules: Rules) -> list[str]:
     """Rules that have something to say of this line, and do not act."""
+    if rules.enforce and not rules.shadowed:
+        return []
     speaks = {
         "breaker": row.breaker.gate is not Gate.CLOSED,
         "faults": row.judgement.faults > 0,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from reachline.core.rules import QuorumRules
 from reachline.model import VantageId, Vote, Zone
 
-__all__ = ["TRUST", "Ballot", "Tally", "is_fresh", "needed", "tally", "total"]
+__all__ = ["TRUST", "Ballot", "Tally", "is_fresh", "needed", "settled", "tally", "total"]
 
 TRUST: Final = 1_000
 """Full trust, in 1/1000."""
@@ -98,8 +99,15 @@ def total(fresh: Iterable[tuple[int, Ballot]], configured: int, rules: QuorumRul
             bad += own
             if zone is _F:
                 failed += own
+    return settled((count, weight, failed, bad), configured, rules.share_milli)
+
+
+@lru_cache(maxsize=1 << 12)  # most lines of a tick are seen by as many, who say the same
+def settled(found: tuple[int, int, int, int], configured: int, share_milli: int) -> Tally:
+    """What fresh vantages come to: how many they are, and their weights in all, of F, and of D and F together."""
+    count, weight, failed, bad = found
     if configured < 1 or count < needed(configured):
         return Tally(_N, False, count, configured)
-    share = rules.share_milli * weight
+    share = share_milli * weight
     zone = _F if failed * 1_000 > share else _D if bad * 1_000 > share else _H
     return Tally(zone, True, count, configured, weight, failed, bad)

@@ -73,11 +73,14 @@ class Stepped(NamedTuple):
 
 
 _H: Final = Zone.H
+_D: Final = Zone.D
 _F: Final = Zone.F
 _N: Final = Zone.N
 _CLOSED: Final = Gate.CLOSED
 _HEALTHY: Final = Health.HEALTHY
+_SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
+_BAD_ZONES: Final = (Zone.D, Zone.F)
 _BLIND, _BAD, _GUARD = map(Row._fields.index, ("blind", "bad_ms", "guard"))
 
 
@@ -90,15 +93,18 @@ def chance(line: LineId, decision: int, seed: int) -> int:
 def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules) -> Stepped:
     """The row after the tick that ends now. `tally` is N where nothing new was heard: only deadlines then act."""
     zone = tally.zone
+    gate, severity = row.breaker.gate, 0
+    if (zone is _F or zone is _D) and gate is _CLOSED and row.judgement.health in _SICK:
+        severity = severity_milli(row.recent, row.asked.sums, rules.questions)  # faults grow by nothing else
     elapsed = min(now_ms - row.judged_ms, 2 * rules.tick_ms) if row.judged_ms else rules.tick_ms
     judged = judge(
         row.judgement,
         zone,
         elapsed,
-        gate=row.breaker.gate,
+        gate=gate,
         patience=rules.patience,
         faults=rules.faults,
-        severity_milli=severity_milli(row.recent, row.asked.sums, rules.questions),
+        severity_milli=severity,
     )
     after = row
     if zone is not _N:
@@ -108,10 +114,9 @@ def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_m
             (*told, *row[_BLIND:_BAD], bad_ms, *row[_GUARD:])
         )  # what `_replace` does, in a third of its time
     after = _informed(after, now_ms, rules)
-    is_closed = row.breaker.gate is _CLOSED
-    if zone is _F and is_closed and wants_trip(judged, rules.patience, lone=tally.is_lone):
+    if zone is _F and gate is _CLOSED and wants_trip(judged, rules.patience, lone=tally.is_lone):
         return Stepped(after, f"vote.{_cause(after, votes, Zone.F, rules)}.failed", wants=True)
-    if after.held and zone in (Zone.H, Zone.D):
+    if after.held and (zone is _H or zone is _D):
         released = after._replace(judgement=after_close(judged, rules.patience), held=False)
         return Stepped(released, "guard.released")
     return _through_breaker(line, row, after, votes=votes, now_ms=now_ms, rules=rules)
@@ -183,8 +188,9 @@ def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
 
     Where none is so bad by itself (they add up), it is the metric of those that complain at all.
     """
-    bad = [vote for vote in votes if vote.zone in (Zone.D, Zone.F)]
-    names = [vote.metric.partition(".")[2] for vote in [one for one in bad if one.zone.value >= zone.value] or bad]
+    bad = [vote for vote in votes if vote.zone in _BAD_ZONES]
+    worst = bad if zone is _D else [one for one in bad if one.zone is zone]
+    names = [vote.metric.partition(".")[2] for vote in worst or bad]
     return max(sorted(set(names)), key=names.count, default="unknown")
 
 
@@ -196,6 +202,8 @@ def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
 def due_ms(row: Row, rules: Rules) -> int | None:
     """When this row's breaker moves without new evidence, or None. A verdict speaks of now for `blind_ms` only."""
     if row.obeys.forced == "open":
+        return None
+    if row.breaker.gate is _CLOSED and not (row.breaker.reopens and row.breaker.ok):
         return None
     fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
     usual, steady = rate_milli(row.usual), row.judgement.good >= rules.patience.recover

@@ -6,7 +6,9 @@ What most rows have none of (a breaker that was ever used, sums, orders, calls) 
 from __future__ import annotations
 
 import json
-from struct import Struct, pack
+from collections.abc import Callable
+from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 from reachline.core.breaker import CLOSED
@@ -22,30 +24,40 @@ _BREAKER: Final = Struct("<14q").pack
 _USUAL: Final = Struct("<5q").pack
 
 
+@lru_cache(maxsize=64)
+def _of(count: int) -> Callable[..., bytes]:
+    """So many numbers in bytes."""
+    return Struct(f"<{count}q").pack
+
+
 def packed(line: LineId, row: Row) -> bytes:
     """All that is remembered of a line. Every length and every left-out part stands in the head: no two rows share their bytes."""
     judged, breaker, sums, usual = row.judgement, row.breaker, row.asked.sums, row.usual
-    texts = [text.encode() for text in (line, row.reason, row.guard, row.incident)]
-    rest = b""
+    health, bad, down, good, faults = judged
+    name, reason, guard, incident = line.encode(), row.reason.encode(), row.guard.encode(), row.incident.encode()
+    rest, obeys = b"", b""
     parts = row.blind | row.held << 1 | row.lively << 2 | len(sums) << 8 | len(row.recent) << 16
-    if breaker != CLOSED:
+    if breaker is not CLOSED and breaker != CLOSED:
         parts |= 1 << 3
         rest += _BREAKER(breaker.gate._value_, *breaker[1:])
     if sums:
-        rest += pack(f"<{len(sums)}q", *sums)
+        rest += _of(len(sums))(*sums)
     if row.recent:
-        rest += pack(f"<{len(row.recent)}q", *row.recent)
-    if usual != NEVER:
+        rest += _of(len(row.recent))(*row.recent)
+    if usual is not NEVER and usual != NEVER:
         parts |= 1 << 4
         rest += _USUAL(*usual)
-    if row.obeys != NOTHING:
+    if row.obeys is not NOTHING and row.obeys != NOTHING:
         parts |= 1 << 5
-        texts.append(json.dumps(row.obeys, separators=(",", ":")).encode())
+        obeys = json.dumps(row.obeys, separators=(",", ":")).encode()
     return b"".join(
         (
             _HEAD(
-                judged.health._value_,
-                *judged[1:],
+                health._value_,
+                bad,
+                down,
+                good,
+                faults,
                 row.zone._value_,
                 row.zone_ms,
                 row.judged_ms,
@@ -55,10 +67,16 @@ def packed(line: LineId, row: Row) -> bytes:
                 row.ok_ms,
                 row.asked.held,
                 parts,
-                *(map(len, texts[:3])),
+                len(name),
+                len(reason),
+                len(guard),
             ),
             rest,
-            len(texts[3]).to_bytes(4, "little"),
-            *texts,
+            len(incident).to_bytes(4, "little"),
+            name,
+            reason,
+            guard,
+            incident,
+            obeys,
         )
     )

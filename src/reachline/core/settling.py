@@ -31,7 +31,7 @@ def by_line(readings: Iterable[tuple[LineId, Reading]]) -> Iterator[tuple[LineId
     known: LineId | None = None
     kinds: tuple[Reading, ...] = ()
     for line, reading in readings:
-        if line == known:
+        if line is known or line == known:
             kinds += (reading,)
             continue
         if known is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from reachline.core.cusum import Evidence, Question, Said
+from reachline.core.cusum import NOTHING, Evidence, Question, Said
 from reachline.model import Zone
 
 __all__ = ["remembered", "severity_milli"]
@@ -26,6 +26,12 @@ _HALF: Final = 500
 """What stands for none of many: half an attempt, in 1/1000."""
 _COLUMNS: Final = ("failed", "errors", "slow", "crawl")
 _WIDTH: Final = 2 * len(_COLUMNS)
+_Way = tuple[int, int] | None
+_MOST: Final = 64
+_KNOWN: Final[dict[int, tuple[tuple[Question, ...], tuple[_Way, _Way]]]] = {}
+"""Worked out once for the questions of some rules, which are these very ones at each tick; the oldest rules are forgotten."""
+_F: Final = Zone.F
+"""Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every bad line of a tick."""
 
 
 def remembered(before: tuple[int, ...], heard: Iterable[Said], calls: Evidence) -> tuple[int, ...]:
@@ -33,47 +39,73 @@ def remembered(before: tuple[int, ...], heard: Iterable[Said], calls: Evidence) 
 
     In 1/1000 attempts, as trust is; nothing where there was nothing.
     """
-    kept, whole = _KEEP
-    fresh = [0] * _WIDTH
-    for said in heard:
-        for place, count in enumerate(_counts(said.seen)):
-            fresh[place] += said.trust * count
-    fresh += [1_000 * count for count in _counts(calls)]
-    was = before or (0,) * (2 * _WIDTH)
-    now = tuple(kept * old // whole + new for old, new in zip(was, fresh, strict=True))
-    return now if any(now) else ()
+    attempts = failed = slow = crawl = errors = whole = 0
+    for trust, seen, _ in heard:
+        own, bad, late, later, wrong, timed = seen
+        attempts += trust * own
+        failed += trust * bad
+        errors += trust * wrong
+        slow += trust * late
+        crawl += trust * later
+        whole += trust * (own if timed is None else timed)
+    fresh = (failed, attempts, errors, attempts, slow, whole, crawl, whole, *_counts(calls))
+    kept, parts = _KEEP
+    if before:
+        fresh = tuple([kept * old // parts + new for old, new in zip(before, fresh, strict=True)])
+    return fresh if any(fresh) else ()
 
 
-def _counts(seen: Evidence) -> list[int]:
-    return [count for what in _COLUMNS for count in seen.of(what)]
+def _counts(seen: Evidence) -> tuple[int, ...]:
+    """The columns of calls, in 1/1000."""
+    if seen is NOTHING:
+        return (0,) * _WIDTH
+    return tuple([1_000 * count for what in _COLUMNS for count in seen.of(what)])
 
 
-def severity_milli(recent: Sequence[int], sums: Sequence[int], questions: Sequence[Question]) -> int:
+def severity_milli(recent: Sequence[int], sums: Sequence[int], questions: tuple[Question, ...]) -> int:
     """0…1000: the worst of each rate's way from where it turns against a line as degraded to where it does as failed, and of how
     full the sums of the failed zone are.
     """
-    full = [
-        1_000 * total // question.height
-        for total, question in zip(sums, questions, strict=False)
-        if question.zone is Zone.F
-    ]
-    sources = recent[:_WIDTH], recent[_WIDTH:]
-    rates = [
-        max(_far(seen[:2], "failed", questions), _far(seen[2:4], "errors", questions), _slower(seen[4], *seen[6:8]))
-        for seen in sources
-        if seen
-    ]
-    return max([*full, *rates], default=0)
+    worst = 0
+    for total, question in zip(sums, questions, strict=False):
+        if total and question.zone is _F:
+            worst = max(worst, 1_000 * total // question.height)
+    if not recent:
+        return worst
+    failed, errors = _ways(questions)
+    for place in (0, _WIDTH):
+        bad, whole, wrong, answers, slow, _, crawl, timed = recent[place : place + _WIDTH]
+        if bad and failed:
+            worst = max(worst, _far(bad, whole, failed))
+        if wrong and errors:
+            worst = max(worst, _far(wrong, answers, errors))
+        if slow:
+            worst = max(worst, _slower(slow, crawl, timed))
+    return worst
 
 
-def _far(seen: Sequence[int], what: str, questions: Sequence[Question]) -> int:
-    """A rate's way between the two at which the sums turn against a line."""
-    bad, whole = seen
-    failed = [_even(question) for question in questions if question.zone is Zone.F and question.what == what]
-    if whole < 1_000 * _LEAST or not failed:
-        return 0
+def _ways(questions: tuple[Question, ...]) -> tuple[_Way, _Way]:
+    """The rates between which a line goes from degraded to failed, by failures and by errors; None: nothing asks for them."""
+    if (known := _KNOWN.get(id(questions))) is not None and known[0] is questions:
+        return known[1]
+    if len(_KNOWN) >= _MOST:
+        _KNOWN.clear()
+    ways = _way("failed", questions), _way("errors", questions)
+    _KNOWN[id(questions)] = questions, ways
+    return ways
+
+
+def _way(what: str, questions: Sequence[Question]) -> _Way:
+    failed = [_even(question) for question in questions if question.zone is _F and question.what == what]
     degraded = [_even(question) for question in questions if question.zone is Zone.D and question.what == what]
-    low, high = min(degraded, default=0), min(failed)
+    return (min(degraded, default=0), min(failed)) if failed else None
+
+
+def _far(bad: int, whole: int, way: tuple[int, int]) -> int:
+    """A rate's way between the two at which the sums turn against a line."""
+    if whole < 1_000 * _LEAST:
+        return 0
+    low, high = way
     rate = bad * _MICRO // whole
     return min(1_000, max(0, 1_000 * (rate - low) // (high - low)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from reachline.core.breaker import share_milli
+from reachline.core.breaker import CLOSED, share_milli
 from reachline.core.guard import Candidate, fail_open, is_panic
 from reachline.core.pour import Vessel, Will, is_enough, poured
 from reachline.core.row import Row
@@ -21,6 +21,7 @@ UNCOUPLED: Final = ("weighted",)
 _LOWER: Final = (Role.BACKUP, Role.RESERVE)
 _TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
 _FULL: Final = 1_000
+_OPEN: Final = Gate.OPEN
 
 
 class Weights(NamedTuple):
@@ -42,6 +43,11 @@ def is_taking(line: Line, row: Row) -> bool:
 def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, now_ms: int = 0) -> list[Candidate]:
     """The lines as the guard sees them at the end of the tick `now_ms`."""
     is_tiered = rules.policy != UNCOUPLED
+    left: dict[tuple[int, int], int] = {}  # what faults leave of a base
+    for line in lines:
+        alike = line.base, rows[line.id].judgement.faults
+        if alike not in left:
+            left[alike] = raw_milli(line.base, alike[1], _FULL, rules.faults)
     return [
         Candidate(
             line.id,
@@ -53,7 +59,7 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
             line.capacity,
             is_tiered and not line.roles.isdisjoint(_LOWER),
             row.incident,
-            raw_milli(line.base, row.judgement.faults, _FULL, rules.faults),
+            left[line.base, row.judgement.faults],
             now_ms - row.ok_ms <= rules.tick_ms,
             row.held,
         )
@@ -66,21 +72,17 @@ def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> l
     seen.
     """
     trips, costs = rules.acts("breaker"), rules.acts("faults")
-    return [
-        _seen(
-            Share(
-                line.base,
-                line.roles,
-                row.judgement.health,
-                row.breaker.gate,
-                rules.faults.cap if row.held and trips else row.judgement.faults,
-                share_milli(row.breaker, rules.breaker),
-            ),
-            trips=trips,
-            costs=costs or (row.held and trips),
-        )
-        for line, row in ((line, rows[line.id]) for line in lines)
-    ]
+    found = []
+    for line in lines:
+        row = rows[line.id]
+        judged, breaker = row.judgement, row.breaker
+        step_milli = _FULL if breaker is CLOSED else share_milli(breaker, rules.breaker)
+        faults = rules.faults.cap if row.held and trips else judged.faults
+        share = Share(line.base, line.roles, judged.health, breaker.gate, faults, step_milli)
+        if not (trips and costs):
+            share = _seen(share, trips=trips, costs=costs or (row.held and trips))
+        found.append(share)
+    return found
 
 
 def _seen(share: Share, *, trips: bool, costs: bool) -> Share:
@@ -101,10 +103,12 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
     now = shares(taking, rows, rules)
     well = [Share(share.base, share.roles, Health.HEALTHY, Gate.CLOSED, 0, _FULL) for share in now]
     total = full_milli(well, rules.policy)
-    full = dict(zip((line.id for line in taking), spread(well, rules.policy, total, rules.faults), strict=True))
+    names = [line.id for line in taking]
+    full = dict(zip(names, spread(well, rules.policy, total, rules.faults), strict=True))
     if not rules.enforce:
         return Weights(full, full, "")
-    if rules.acts("breaker") and (least := fail_open(candidates(lines, rows, rules))):
+    is_shut = rules.acts("breaker") and all(share.gate is _OPEN for share in now)
+    if is_shut and (least := fail_open(candidates(lines, rows, rules))):
         return Weights(least, full, "fail_open")
     raw = _spread(now, total, rules)
     is_lost = is_panic(sum(raw), sum(full.values()), rules.guard)
@@ -113,14 +117,18 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
     else:
         is_lost = False
     found = _poured(taking, rows, raw, rules, offered)
-    moved = frozenset(line.id for line, was, now_is in zip(taking, raw, found, strict=True) if was != now_is)
-    found_by_line = dict(zip((line.id for line in taking), found, strict=True))
+    moved = frozenset() if found is raw else _moved(names, raw, found)
     return Weights(
-        found_by_line,
+        dict(zip(names, found, strict=True)),
         full,
         flag_of({rows[line.id].guard for line in taking if rows[line.id].held}, is_lost=is_lost),
         moved,
     )
+
+
+def _moved(names: Sequence[LineId], before: Sequence[int], after: Sequence[int]) -> frozenset[LineId]:
+    """The lines of which these two differ."""
+    return frozenset(name for name, was, now in zip(names, before, after, strict=True) if was != now)
 
 
 def flag_of(guards: set[str], *, is_lost: bool) -> str:

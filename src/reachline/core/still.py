@@ -45,7 +45,7 @@ class Still(NamedTuple):
     lines: Mapping[LineId, Line]
     rows: Mapping[LineId, Row]
     ballots: Mapping[LineId, Mapping[VantageId, Ballot]]
-    pending: Mapping[LineId, Mapping[VantageId, Evidence]]
+    pending: Mapping[VantageId, Mapping[LineId, Evidence]]
     kept: Kept
     heard_ms: Mapping[LineId, int]
     vantages: frozenset[VantageId]
@@ -82,7 +82,7 @@ def still(ledger: Ledger) -> Still:
         lines=ledger.told,
         rows=dict(ledger.rows),
         ballots=dict(poll.ballots),
-        pending=dict(poll.pending),
+        pending={vantage: dict(told) for vantage, told in poll.pending.items()},
         kept=kept(ledger),
         heard_ms=dict(poll.heard_ms),
         vantages=poll.vantages,
@@ -119,7 +119,12 @@ def slices(state: Still) -> Iterator[bytes]:
         + _json(state.panic)
         + b',"pending":'
     )
-    yield from _object(state.pending, lambda told: told)
+    lines = set().union(*state.pending.values())
+    pending = state.pending.items()
+    yield from _object(
+        dict(zip(lines, lines, strict=True)),
+        lambda line: {vantage: told[line] for vantage, told in pending if line in told},
+    )
     yield b',"published":'
     yield from _object(state.standings, _standing)
     yield b',"rows":'

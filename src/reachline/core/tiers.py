@@ -62,7 +62,15 @@ def _weighted(lines: Sequence[Share], _: Sequence[str], total: int, faults: Faul
     bases = sum(line.base for line in lines)
     if not bases:
         return [0] * len(lines)
-    return [own_part(line, total, bases, faults) for line in lines]
+    known: dict[tuple[int, int, int], int] = {}  # most lines of a cluster are alike
+    found = []
+    for line in lines:
+        base, charged, step_milli = line.base, line.faults, line.step_milli
+        own = known.get(alike := (base, charged, step_milli))
+        if own is None:
+            own = known[alike] = own_part(line, total, bases, faults)
+        found.append(own)
+    return found
 
 
 def _primary_backup(lines: Sequence[Share], _: Sequence[str], total: int, faults: FaultRules) -> list[int]:

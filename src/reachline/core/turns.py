@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from reachline.core.breaker import count, count_synthetic, trip
 from reachline.core.guard import allowed
@@ -10,11 +11,13 @@ from reachline.core.row import Row, chance, is_quiet, is_well
 from reachline.core.rules import Rules
 from reachline.core.spreading import candidates
 from reachline.core.usual import learnt
-from reachline.model import Health, Kind, Line, LineId, Outcome, Reading
+from reachline.model import Gate, Health, Kind, Line, LineId, Outcome, Reading
 
 _ZONE, _USUAL, _LIVELY = map(Row._fields.index, ("zone", "usual", "lively"))
 
 __all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
+
+_CLOSED: Final = Gate.CLOSED
 
 
 def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
@@ -34,9 +37,13 @@ def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
 
 def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms: int, rules: Rules) -> Row:
     """The row after some probes of one vantage; of them only kinds that decide count."""
-    told = [one for one in kinds if one.kind in decides and not one.void]
-    ok, failed = sum(one.fresh_ok for one in told), sum(one.fresh_failed for one in told)
-    breaker = count_synthetic(row.breaker, ok, failed, now_ms=now_ms, rules=rules.breaker)
+    ok = failed = 0
+    for one in kinds:
+        if one.kind in decides and not one.void:
+            ok, failed = ok + one.fresh_ok, failed + one.fresh_failed
+    breaker = row.breaker
+    if breaker.gate is not _CLOSED:
+        breaker = count_synthetic(breaker, ok, failed, now_ms=now_ms, rules=rules.breaker)
     ok_ms = max(row.ok_ms, now_ms) if ok else row.ok_ms
     if breaker is row.breaker and ok_ms == row.ok_ms:
         return row

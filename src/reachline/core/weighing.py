@@ -19,6 +19,7 @@ from reachline.model import Gate, Line, LineId
 
 __all__ = ["Weighing"]
 
+_MOST: Final = 1 << 16
 _OPEN: Final = Gate.OPEN
 _CLOSED: Final = Gate.CLOSED
 
@@ -34,6 +35,8 @@ class Weighing:
         """Of each line that no operator took out, what its own state leaves of its base…"""
         self._sum = 0
         """…and all of that together."""
+        self._known: dict[tuple[int, int, int], int] = {}
+        """The same by base, faults and step: most lines of a cluster are alike."""
         self._open: set[LineId] = set()
         """Of these, the lines whose breaker refuses…"""
         self._tried: set[LineId] = set()
@@ -50,7 +53,7 @@ class Weighing:
         taking = [line for line in lines.values() if is_taking(line, rows[line.id])]
         now = shares(taking, rows, rules)
         self._bases, self._points = sum(line.base for line in taking), full_milli(now, rules.policy)
-        self._own, self._sum = {}, 0
+        self._own, self._known, self._sum = {}, {}, 0
         self._open, self._tried, self._held = set(), set(), {}
         for line in taking:
             self._own[line.id] = 0
@@ -110,18 +113,28 @@ class Weighing:
         return offered * line.base * MILLI > rules.guard.fill_milli * (line.capacity or 0) * self._sum
 
     def _note(self, taking: Collection[Line], rows: Mapping[LineId, Row], rules: Rules) -> None:
+        owns, known = self._own, self._known
         for line, share in zip(taking, shares(list(taking), rows, rules), strict=True):
-            own = own_part(share, self._points, self._bases, rules.faults)
-            self._sum += own - self._own[line.id]
-            self._own[line.id] = own
-            row = rows[line.id]
+            name, row = line.id, rows[line.id]
+            base, _, _, _, faults, step_milli = share
+            own = known.get(alike := (base, faults, step_milli))
+            if own is None:
+                if len(known) >= _MOST:
+                    known.clear()
+                own = known[alike] = own_part(share, self._points, self._bases, rules.faults)
+            self._sum += own - owns[name]
+            owns[name] = own
             gate = row.breaker.gate
-            _keep(self._open, line.id, there=gate is _OPEN)
-            _keep(self._tried, line.id, there=gate is not _OPEN and gate is not _CLOSED)
-            if row.held:
-                self._held[line.id] = row.guard
+            if gate is _CLOSED:
+                self._open.discard(name)
+                self._tried.discard(name)
             else:
-                self._held.pop(line.id, None)
+                _keep(self._open, name, there=gate is _OPEN)
+                _keep(self._tried, name, there=gate is not _OPEN)
+            if row.held:
+                self._held[name] = row.guard
+            elif self._held:
+                self._held.pop(name, None)
 
 
 def _keep(lines: set[LineId], line: LineId, *, there: bool) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from reachline.core.cusum import NOTHING, Evidence
+from reachline.core.echo import brought
 from reachline.core.rules import Limit, Rules
 from reachline.model import HELPERS, Kind, Reading, VantageId, Vote, Zone
 
@@ -84,7 +85,7 @@ def evidence(readings: Iterable[Reading], decides: frozenset[Kind]) -> tuple[Evi
         if reading.void or reading.kind not in decides or not (attempts := reading.fresh_ok + reading.fresh_failed):
             continue
         failed = reading.fresh_failed + reading.fresh_marred
-        brings = Evidence(attempts, failed, reading.fresh_slow, reading.fresh_crawl)
+        brings = brought(attempts, failed, reading.fresh_slow, reading.fresh_crawl)
         found = brings if found is NOTHING else found.plus(brings)
         if failed > most:
             most, worst = failed, reading.kind
