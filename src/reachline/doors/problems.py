@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
@@ -16,16 +15,13 @@ from reachline.doors.effective import key_of
 from reachline.doors.origin import Path, Place, Places
 from reachline.doors.settings import Document
 from reachline.doors.units import seconds, text_of_seconds, text_of_share
+from reachline.doors.wording import WIDEST, dotted, nearest
 from reachline.errors import Problem
 
 __all__ = ["Finding", "Locator", "dotted", "explained", "nearest", "shown"]
 
 _KEY: Final = "[key]"
 _SECRETIVE: Final = re.compile(r"token|secret|passw|credential|authorization|cookie|api.?key|^headers$", re.IGNORECASE)
-_WIDEST: Final = 60
-"""Characters of a value shown in a problem: one line on a terminal."""
-_BEGINNING: Final = 3
-"""Letters that say which word was begun."""
 _BOUNDS: Final = {"greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "more than")} | {
     "less_than_equal": ("le", "at most"),
     "less_than": ("lt", "less than"),
@@ -116,19 +112,6 @@ def _is_index(here: object, step: str | int) -> bool:
     return isinstance(here, list) and isinstance(step, int) and 0 <= step < len(here)
 
 
-def dotted(path: Path) -> str:
-    """`clusters.shop.lines[1].to`; keys that are no plain names are quoted."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif re.fullmatch(r"[\w-]+", step):
-            text += f".{step}"
-        else:
-            text += f'."{step[:_WIDEST]}"' if step else '.""'
-    return text.removeprefix(".")
-
-
 def shown(path: Path, value: object) -> str:
     """A value as it may be printed: short, and hidden where it may be secret."""
     match value:
@@ -146,7 +129,7 @@ def _scalar(path: Path, value: object) -> str:
     if any(isinstance(step, str) and _SECRETIVE.search(step) for step in path):
         return "***"
     text = masked(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-    text = text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
+    text = text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
     return repr(text) if isinstance(value, str) else text
 
 
@@ -192,12 +175,6 @@ def _in_unit(bound: float, raw: object) -> str:
     if isinstance(raw, str) and raw.strip().endswith("%"):
         return text_of_share(bound)
     return f"{bound:,}".replace(",", " ") if isinstance(bound, int) else f"{bound:g}"
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word that was most likely meant, or empty text: a slip of the fingers, or its beginning."""
-    begun = [name for name in known if len(word) >= _BEGINNING and name.startswith(word)]
-    return next(iter(begun or difflib.get_close_matches(word, known, 1)), "")
 
 
 def _choice(expected: str, raw: object) -> tuple[str, str]:

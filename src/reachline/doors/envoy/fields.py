@@ -1,0 +1,271 @@
+"""One block of an Envoy document with its fields by protobuf's JSON rules; what is wrong is collected, never raised.
+
+Names may be written as in the reference (`dns_refresh_rate`) or in camel case (`dnsRefreshRate`); whole numbers may stand in
+quotes; null is as if the field were not there. Every field must be taken: what is left is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from reachline.doors.origin import Path
+from reachline.doors.wording import WIDEST, nearest
+
+__all__ = ["UINT32", "UINT64", "Block", "Finding", "Findings"]
+
+UINT32: Final = 2**32 - 1
+UINT64: Final = 2**64 - 1
+_DURATION: Final = re.compile(r"(-?)([0-9]{1,12}(?:\.[0-9]{0,9})?)s")
+_LONGEST: Final = 315_576_000_000
+"""Seconds: protobuf's limit, ten thousand years."""
+_TRUTHS: Final = {"true": True, "false": False}
+_WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
+
+
+class Finding(NamedTuple):
+    """One rule broken at a path of the document."""
+
+    path: Path
+    rule: str
+    hint: str = ""
+    about_key: bool = False
+    """The key itself is wrong, or its block lacks something: its value is not shown."""
+    is_error: bool = True
+
+
+class Findings(list[Finding]):
+    """What was found so far, in the order met."""
+
+    def refuse(self, path: Path, rule: str, hint: str = "", *, about_key: bool = False) -> None:
+        self.append(Finding(path, rule, hint, about_key))
+
+    def notice(self, path: Path, rule: str, hint: str = "") -> None:
+        self.append(Finding(path, rule, hint, about_key=True, is_error=False))
+
+
+class Block:
+    """A mapping of the document; wrong values are told once and read as the default."""
+
+    __slots__ = ("_keys", "_taken", "_value", "found", "path")
+
+    def __init__(self, value: object, path: Path, found: Findings) -> None:
+        self.path: Final = path
+        self.found: Final = found
+        if not isinstance(value, Mapping):
+            found.refuse(path, "must be a block of fields")
+            value = {}
+        self._value: Final[Mapping[Any, object]] = value
+        self._taken: Final[dict[str, None]] = {}
+        self._keys: dict[str, str] = {}
+        for key in value:
+            name = _snake(str(key))
+            if name in self._keys:
+                found.refuse((*path, str(key)), f"stands here twice, as {self._keys[name]} as well", about_key=True)
+            self._keys.setdefault(name, str(key))
+
+    def at(self, name: str) -> Path:
+        """The path of a field as it is written there."""
+        return (*self.path, self._keys.get(name, name))
+
+    def refuse(self, name: str, rule: str, hint: str = "") -> None:
+        self.found.refuse(self.at(name), rule, hint)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is set. Does not take it."""
+        return name in self._keys and self._value.get(self._keys[name]) is not None
+
+    def raw(self, name: str) -> object:
+        """The value as it stands, None where it is not set."""
+        self._taken[name] = None
+        return self._value.get(self._keys[name]) if name in self._keys else None
+
+    def block(self, name: str) -> Block | None:
+        value = self.raw(name)
+        return None if value is None else Block(value, self.at(name), self.found)
+
+    def blocks(self, name: str) -> tuple[Block, ...]:
+        return tuple(Block(each, (*self.at(name), at), self.found) for at, each in enumerate(self.values(name)))
+
+    def named(self, name: str, key: str) -> Block | None:
+        """An entry of a map by its name, which is no field's; the other entries are not looked at."""
+        value = self.raw(name)
+        if value is not None and not isinstance(value, Mapping):
+            self.refuse(name, "must be a block of blocks by name")
+            return None
+        inner = None if value is None else value.get(key)
+        return None if inner is None else Block(inner, (*self.at(name), key), self.found)
+
+    def values(self, name: str) -> Sequence[object]:
+        """A list's items."""
+        value = self.raw(name)
+        if value is None:
+            return ()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            self.refuse(name, "must be a list")
+            return ()
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self.values(name)
+        if all(isinstance(each, str) for each in values):
+            return tuple(map(str, values))
+        self.refuse(name, "must be a list of texts")
+        return ()
+
+    def text(self, name: str, default: str = "", *, needed: bool = False) -> str:
+        value = self.raw(name)
+        if value is not None and not isinstance(value, str):
+            self.refuse(name, "must be a text", "write it in quotes")
+            return default
+        if needed and not value:
+            self.found.refuse(self.at(name), "is needed and must not be empty", about_key=name not in self._keys)
+        return value or default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.raw(name)
+        value = _TRUTHS.get(value, value) if isinstance(value, str) else value
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self.refuse(name, "must be true or false")
+        return default
+
+    def whole(self, name: str, default: int = 0, *, least: int = 0, most: int = UINT32) -> int:
+        value = self.raw(name)
+        return default if value is None else self._bounded(name, value, default, least, most)
+
+    def maybe(self, name: str, *, least: int = 0, most: int = UINT32) -> int | None:
+        """A whole number, None where it is not set."""
+        if not self.has(name):
+            self._taken[name] = None
+            return None
+        return self.whole(name, least=least, most=most)
+
+    def _bounded(self, name: str, value: object, default: int, least: int, most: int) -> int:
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(name, "must be a whole number")
+            return default
+        if not least <= value <= most:
+            self.refuse(name, f"must be a whole number from {least} to {most}")
+            return default
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        value = self.raw(name)
+        if value is None:
+            return default
+        try:
+            if not isinstance(value, bool) and isinstance(value, int | float | str):
+                return float(value)
+        except (ValueError, OverflowError):
+            pass
+        self.refuse(name, "must be a number")
+        return default
+
+    def word(self, name: str, words: Sequence[str], default: str) -> str:
+        """One of an enum's names; by its number as well."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(words):
+            return words[value]
+        if isinstance(value, str) and value in words:
+            return value
+        close = nearest(str(value), words)
+        self.refuse(name, f"must be {' or '.join(words)}", f"did you mean {close}?" if close else "")
+        return default
+
+    def ms(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
+        """A duration in milliseconds, rounded down as Envoy does; `least` is in nanoseconds: 1 is above zero."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        nanos = self._nanos(name, value)
+        if nanos is None:
+            return default
+        if nanos < least:
+            above = f"must be above {(least - 1) / 1e9:g}s"
+            self.refuse(name, above if least else "must not be negative")
+            return default
+        if least and nanos < 1_000_000:
+            self.refuse(name, "must be 0.001s or more", "nothing here is timed more finely than in milliseconds")
+            return default
+        return nanos // 1_000_000
+
+    def _nanos(self, name: str, value: object) -> int | None:
+        found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            self.refuse(name, "must be a duration in seconds such as 0.25s or 10s", _duration_hint(value))
+            return None
+        seconds = Decimal(found[2])
+        if seconds > _LONGEST:
+            self.refuse(name, f"must be at most {_LONGEST}s")
+            return None
+        return int(seconds * 1_000_000_000) * (-1 if found[1] else 1)
+
+    def seconds(self, name: str, default: float, *, least: int = 1) -> float:
+        """A duration in seconds; as `ms`."""
+        found = self.ms(name, least=least)
+        return default if found is None else found / 1_000
+
+    def percent(self, name: str, default: float) -> float:
+        """`{value: 0…100}`."""
+        block = self.block(name)
+        if block is None:
+            return default
+        value = block.number("value", 0.0)
+        block.done()
+        if not 0 <= value <= 100:
+            block.refuse("value", "must be from 0 to 100")
+            return default
+        return value
+
+    def aside(self, *names: str) -> None:
+        """Fields that say nothing about steering: taken and not read."""
+        for name in names:
+            self.raw(name)
+
+    def unsupported(self, hints: Mapping[str, str]) -> None:
+        """Fields that Envoy knows and this door does not; one that stands there is refused by name."""
+        for name, hint in hints.items():
+            if self.has(name) and self.raw(name) not in (False, "", {}, []):
+                self.found.refuse(self.at(name), "is not supported here", hint, about_key=True)
+            self._taken[name] = None
+
+    def one_of(self, names: Iterable[str]) -> str | None:
+        """The one of a oneof's fields that is set."""
+        here = [name for name in names if self.has(name)]
+        for name in here[1:]:
+            self.found.refuse(self.at(name), f"excludes {here[0]}, which stands here too", about_key=True)
+        return here[0] if here else None
+
+    def done(self) -> None:
+        """All fields that are known were taken: what is left is unknown."""
+        for name, key in self._keys.items():
+            if name not in self._taken:
+                close = nearest(name, tuple(self._taken))
+                hint = f"did you mean '{close}'?" if close else _known(self._taken)
+                self.found.refuse((*self.path, key), "unknown field", hint, about_key=True)
+
+
+def _known(names: Iterable[str]) -> str:
+    text = ", ".join(names)
+    return f"known here: {text[: 4 * WIDEST]}{'…' if len(text) > 4 * WIDEST else ''}"
+
+
+def _snake(name: str) -> str:
+    """`dnsRefreshRate` as `dns_refresh_rate`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: "_" + found[1].lower(), name)
+
+
+def _duration_hint(value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"write {value}s"
+    found = re.fullmatch(r"([0-9]+)ms", value) if isinstance(value, str) else None
+    return f"write {int(found[1]) / 1_000:g}s" if found and len(found[1]) < 12 else ""
