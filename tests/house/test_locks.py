@@ -34,7 +34,7 @@ def test_every_pin_has_hashes_and_no_address(path: Path) -> None:
 
 
 def test_there_is_a_lock_for_every_need() -> None:
-    assert [path.name for path in LOCKS] == ["dev.txt", "docs.txt", "node.txt", "run.txt"]
+    assert [path.name for path in LOCKS] == ["dev.txt", "docs.txt", "envoy.txt", "node.txt", "run.txt"]
 
 
 def test_what_developers_run_is_what_users_run() -> None:
