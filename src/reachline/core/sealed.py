@@ -32,24 +32,9 @@ def _of(count: int) -> Callable[..., bytes]:
 
 def packed(line: LineId, row: Row) -> bytes:
     """All that is remembered of a line. Every length and every left-out part stands in the head: no two rows share their bytes."""
-    judged, breaker, sums, usual = row.judgement, row.breaker, row.asked.sums, row.usual
-    health, bad, down, good, faults = judged
+    health, bad, down, good, faults = row.judgement
     name, reason, guard, incident = line.encode(), row.reason.encode(), row.guard.encode(), row.incident.encode()
-    rest, obeys = b"", b""
-    parts = row.blind | row.held << 1 | row.lively << 2 | len(sums) << 8 | len(row.recent) << 16
-    if breaker is not CLOSED and breaker != CLOSED:
-        parts |= 1 << 3
-        rest += _BREAKER(breaker.gate._value_, *breaker[1:])
-    if sums:
-        rest += _of(len(sums))(*sums)
-    if row.recent:
-        rest += _of(len(row.recent))(*row.recent)
-    if usual is not NEVER and usual != NEVER:
-        parts |= 1 << 4
-        rest += _USUAL(*usual)
-    if row.obeys is not NOTHING and row.obeys != NOTHING:
-        parts |= 1 << 5
-        obeys = json.dumps(row.obeys, separators=(",", ":")).encode()
+    parts, rest, obeys = _seldom(row)
     return b"".join(
         (
             _HEAD(
@@ -80,3 +65,24 @@ def packed(line: LineId, row: Row) -> bytes:
             obeys,
         )
     )
+
+
+def _seldom(row: Row) -> tuple[int, bytes, bytes]:
+    """What most rows have none of: which parts there are, those that are numbers, and its orders."""
+    breaker, sums, usual = row.breaker, row.asked.sums, row.usual
+    rest, obeys = b"", b""
+    parts = row.blind | row.held << 1 | row.lively << 2 | len(sums) << 8 | len(row.recent) << 16
+    if breaker is not CLOSED and breaker != CLOSED:
+        parts |= 1 << 3
+        rest += _BREAKER(breaker.gate._value_, *breaker[1:])
+    if sums:
+        rest += _of(len(sums))(*sums)
+    if row.recent:
+        rest += _of(len(row.recent))(*row.recent)
+    if usual is not NEVER and usual != NEVER:
+        parts |= 1 << 4
+        rest += _USUAL(*usual)
+    if row.obeys is not NOTHING and row.obeys != NOTHING:
+        parts |= 1 << 5
+        obeys = json.dumps(row.obeys, separators=(",", ":")).encode()
+    return parts, rest, obeys
