@@ -10,7 +10,7 @@ from tests.simulate.short import hard_down, scenario
 
 from reachline.simulate.counts import turns
 from reachline.simulate.limits import Row, held, passed
-from reachline.simulate.runner import Job, perform, play
+from reachline.simulate.runner import Job, composite, perform, play
 
 
 def row(*contenders: str, seed: int = 1, **said: Any) -> list[Row]:
@@ -45,6 +45,14 @@ def test_nothing_happens_on_healthy_lines() -> None:
 
     assert world.observer.events == []
     assert {round(share, 3) for share in world.observer.seconds[-1].shares.values()} == {0.333}
+
+
+def test_a_few_bad_calls_where_doing_nothing_has_none_cost_their_share_of_a_hundredth() -> None:
+    world = play(scenario(duration_s=5), "none", seed=1)
+    none = {"bad_requests": 0.0}
+
+    assert composite({"bad_requests": 2e-6}, none, world.observer) == pytest.approx(99.99)
+    assert composite({"bad_requests": 0.5}, none, world.observer) == 60.0
 
 
 def test_the_oracle_is_never_worse_than_doing_nothing() -> None:
