@@ -5,6 +5,7 @@ Nothing here waits, so the same object serves `with` and `async with` under any 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -14,7 +15,8 @@ from reachline.upstream.outcome import Column, FailureName, column_of, column_of
 
 if TYPE_CHECKING:
     from reachline.upstream.cluster import Cluster
-    from reachline.upstream.listing import Pick
+    from reachline.upstream.kept import KeptCluster
+    from reachline.upstream.listing import Key, Pick
     from reachline.upstream.tally import Tally
 
 __all__ = ["Attempt"]
@@ -30,14 +32,18 @@ class Attempt:
     Written by the one thread or task that entered it.
     """
 
-    __slots__ = ("_cluster", "_column", "_ended", "_key", "_started", "_tally", "pick")
+    __slots__ = ("_cluster", "_code", "_column", "_ended", "_key", "_started", "_subset", "_tally", "pick")
 
     pick: Pick | None
     """The chosen line with all it says, or None."""
 
-    def __init__(self, cluster: Cluster, key: int | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster | KeptCluster, key: Key = None, subset: Mapping[str, str] | None = None
+    ) -> None:
         self._cluster: Final = cluster
         self._key: Final = key
+        self._subset: Final = subset
+        self._code: int | None = None
         self._column: Column | None = None
         self._ended: Seconds | None = None
         self.pick = None
@@ -81,19 +87,21 @@ class Attempt:
 
     def status(self, code: int) -> None:
         """The call was answered with this HTTP status: 500 and above is a server error, all else is well."""
-        self._say(column_of_status(code), "status", code)
+        column = column_of_status(code)
+        self._say(column, "status", code)
+        self._code = None if column is None else code
 
     def _say(self, column: Column | None, method: str, argument: object) -> None:
         """The last word so far; one that makes no sense leaves what was said before, or what the block's end says."""
         if column is None:
             self._cluster.misused(method, argument)
         else:
-            self._column = column
+            self._column, self._code = column, None
 
     def __enter__(self) -> Self:
         cluster = self._cluster
         self._tally: Tally = cluster.tally
-        self.pick = cluster.pick(self._key)
+        self.pick = cluster.begin(self._key, self._subset)
         self._started: Seconds = monotonic()
         return self
 
@@ -109,7 +117,7 @@ class Attempt:
             column = _OK if error is None else self._inferred(error, self._ended - self._started)
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
-            self._cluster.record(pick, column, self._ended - self._started)
+            self._cluster.finish(pick, column, self._ended - self._started, self._code)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

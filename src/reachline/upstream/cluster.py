@@ -29,7 +29,7 @@ from reachline.core.regroup import Terms, admissions, own_trial_ms
 from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
-from reachline.upstream.listing import LineList, Listed, Pick, terms
+from reachline.upstream.listing import Key, LineList, Listed, Pick, terms
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
 from reachline.upstream.planned import Admitting, spread
 from reachline.upstream.stats import ClusterStats, Source
@@ -101,20 +101,23 @@ class Cluster:
         self._wake()
         return self._list.lines
 
-    def pick(self, key: int | None = None) -> Pick | None:
+    def pick(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:  # noqa: ARG002 - as said
         """A line by weighted chance, or None where there is none to offer. Say how it went by `report`.
 
-        No lock, no clock, no waiting. `key` is for pickers that keep callers together; chance ignores it. Raises `Shed` where the
-        plan across regions does not carry this call.
+        No lock, no clock, no waiting. `key` and `subset` are for clusters that are kept in process; chance ignores them. Raises
+        `Shed` where the plan across regions does not carry this call.
         """
-        choice = self._picker.pick(self._rng, key)
+        choice = self._picker.pick(self._rng)
         if choice is None or choice.is_trial:
-            return self._pick_slowly(choice, key)
+            return self._pick_slowly(choice)
         return choice
 
-    def attempt(self, key: int | None = None) -> Attempt:
+    begin = pick
+    """For a call that begins now; nobody counts calls under way here."""
+
+    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Attempt:
         """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
-        return Attempt(self, key)
+        return Attempt(self, key, subset)
 
     def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
         """How a call on a `pick` ended, where no `attempt` was used; None is well.
@@ -218,12 +221,17 @@ class Cluster:
                 self._hand_back()
                 self._remake(self._now_ms())
 
-    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None) -> None:
-        """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known."""
+    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:  # noqa: ARG002
+        """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known.
+
+        Its HTTP status is the column's affair here.
+        """
         pace = 0 if elapsed is None or column is not _OK else pace_of(elapsed, self._list.slow, self._list.crawl)
         self.tally.add(pick.line, pick.window, column, pace=pace)
         if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
+
+    finish = record
 
     def misused(self, method: str, argument: object) -> None:
         """A caller's argument made no sense: counted each time, logged the first time, and never the end of its call."""
@@ -300,14 +308,14 @@ class Cluster:
         if self._asleep and (due := self.deadline()) is not None and due <= self._clock():
             self.turn()
 
-    def _pick_slowly(self, choice: Pick | None, key: int | None) -> Pick | None:
+    def _pick_slowly(self, choice: Pick | None) -> Pick | None:
         if choice is None and self._asleep:
             self._wake()
-            choice = self._made.pick(self._rng, key)
+            choice = self._made.pick(self._rng)
         for _ in range(_REPICKS):
             if choice is None or not choice.is_trial or self.claim(choice):
                 return choice
-            choice = self._made.pick(self._rng, key)
+            choice = self._made.pick(self._rng)
         return choice  # a second trial at once does less harm than a call without a line
 
     def _judge(self, pick: Pick, column: Column) -> None:

@@ -12,7 +12,10 @@ from reachline.core.rules import FaultRules, LocalRules
 from reachline.core.tiers import Share
 from reachline.model import Gate, Health, LineId, Ratio, Role, Seconds, Version
 
-__all__ = ["Admitted", "LineList", "Listed", "Pick", "Target", "target", "terms"]
+__all__ = ["Admitted", "Key", "LineList", "Listed", "Pick", "Target", "target", "terms"]
+
+Key = int | str | bytes | None
+"""What keeps callers together under hash policies: 64 bits, or a text that is hashed as Envoy hashes it."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -81,6 +84,10 @@ class Pick(NamedTuple):
     """Which trip of the local breaker this choice was made after."""
     is_trial: bool = False
     """The one call by which a line that was out here is tried again."""
+    hostname: str = ""
+    """The name it was found by, for TLS; empty where there is none."""
+    key: str = ""
+    """What a kept cluster counts its calls by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

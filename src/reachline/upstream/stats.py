@@ -10,7 +10,7 @@ from reachline.upstream.tally import Totals
 
 __all__ = ["ClusterStats", "Source"]
 
-Source = Literal["none", "static", "cache", "center"]
+Source = Literal["none", "static", "cache", "center", "discovery"]
 """Where the present lines come from."""
 
 
@@ -32,3 +32,7 @@ class ClusterStats:
     calls: Totals
     admitted: Ratio = 1.0
     """The share of calls that the plan across regions lets through; the others are refused by `Shed`."""
+    healthy: int | None = None
+    """Of a cluster kept in process, endpoints that are well…"""
+    degraded: int | None = None
+    """…and those that are used once the former do not carry all; None: a center judges them."""

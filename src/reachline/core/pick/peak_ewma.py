@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from reachline.core.pick.member import Load, Memory, Picker, Source
 from reachline.core.pick.policy import Policy
 
-__all__ = ["PeakEwma", "began", "ended", "peak_ewma", "settle"]
+__all__ = ["PeakEwma", "began", "ended", "left", "peak_ewma", "settle"]
 
 T = TypeVar("T")
 
@@ -50,6 +50,12 @@ def ended(
         kept = exp(-max(now_ms - load.stamp_ms, 0) / decay_ms)
         load.latency_us = load.latency_us * kept + sample * (1.0 - kept)
     load.stamp_ms = max(now_ms, load.stamp_ms)
+    _cost(load)
+
+
+def left(load: Load) -> None:
+    """A call has ended that says nothing of how long the endpoint takes: cancelled early, or our own fault."""
+    load.active = max(load.active - 1, 0)
     _cost(load)
 
 

@@ -1,0 +1,378 @@
+"""A cluster kept current in this process, without a center: endpoints as discovered, checked and ejected, and the picker of them.
+
+A driver (`keeper`) feeds it updates and checks and turns its timers; callers pick and end calls from any thread. Refuses to know
+where endpoints come from and how they are asked. Nothing here waits, and nothing raises on a caller but `Shed`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+from reachline.core.checking import After, Turn, Verdict
+from reachline.core.outlier_events import Action, Event, Saw
+from reachline.core.pick import elsewhere
+from reachline.core.pick.slow import due_ms
+from reachline.members import Membership, Update
+from reachline.model import Failure, LineId, Seconds
+from reachline.upstream.attempt import Attempt
+from reachline.upstream.eventlog import EventLog, Hear
+from reachline.upstream.judged import Judged, Moved
+from reachline.upstream.listing import Key, Listed, Pick
+from reachline.upstream.outcome import Column, FailureName, column_of_word
+from reachline.upstream.picking import NOBODY, hashed, make
+from reachline.upstream.roll import Row
+from reachline.upstream.settings import ClusterSettings, policy_of
+from reachline.upstream.stats import ClusterStats
+from reachline.upstream.tally import Tally
+from reachline.upstream.told import Told, checked_event, counted, explained, listed, outlier_event
+
+__all__ = ["KeptCluster"]
+
+_log: Final = logging.getLogger(__name__)
+
+_HERE_MOST: Final = 1_000
+"""Endpoints up to which whoever ends a call makes the next picker itself: two milliseconds. Above, the driver does."""
+
+
+class KeptCluster:
+    """`_lock` guards `_judged`, `_misuses` and `_failed_by_call`; `_building` is held by the one that makes a picker.
+
+    Updates, checks and timers come from the driver alone. `pick` reads one reference and takes no lock.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        clock: Callable[[], Seconds],
+        wall: Callable[[], Seconds],
+        rng: Random,
+        patience: Seconds = 1.0,
+        awaken: Callable[[], None] = lambda: None,
+        stir: Callable[[], None] = lambda: None,
+        hear: Hear | None = None,
+    ) -> None:
+        """`awaken` has the driver started, `stir` has it look at `deadline` and the events again; both from any thread."""
+        self.name: Final = settings.name
+        self.settings: Final = settings
+        self.patience: Final = patience
+        """A call cancelled after this long is late; sooner it proves nothing."""
+        self.tally = Tally()
+        self.trouble = ""
+        """What keeps the endpoints from being newer or more, in words. Written by the driver."""
+        self.is_called = False
+        """Whether anybody ever made a call: until then checks may be rare."""
+        self.events: Final = EventLog(hear)
+        self._clock, self._wall, self._rng = clock, wall, rng
+        self._awaken, self._stir = awaken, stir
+        self._asleep = True
+        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._is_dirty = False
+        self._membership = Membership()
+        self._judged: Final = Judged(settings, seed=rng.getrandbits(63), now_ms=self._now_ms())
+        self._misuses = 0
+        self._failed_by_call: list[str] = []
+        self._unfit = ""
+        """Endpoints that could not be balanced, as last told."""
+        self._made = self._pickers = NOBODY
+
+    # What callers use.
+
+    def pick(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
+        """An endpoint by the cluster's policy, or None where there is none to offer. Say how it went by `report`.
+
+        No lock, no clock, no waiting. `key` keeps callers together under hash policies: 64 bits, or a text that is hashed;
+        `subset` is metadata that the endpoint must have. Raises `Shed` where the control plane wants the call dropped.
+        """
+        number = key if key is None or isinstance(key, int) else hashed(key)
+        pickers = self._pickers
+        choice = (pickers.all if subset is None else pickers.of(subset)).pick(self._rng, number)
+        return choice if choice is not None or not self._asleep else self._pick_awake(number, subset)
+
+    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Attempt:
+        """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
+        return Attempt(self, key, subset)
+
+    def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
+        """An endpoint for a further try of one call, none of those `tried`; None where there is no other."""
+        picker = self._pickers.all if subset is None else self._pickers.of(subset)
+        return elsewhere(picker, self._rng, hashed(key), tried)
+
+    def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
+        """How a call on a `pick` ended, where no `attempt` was used; None is well.
+
+        Without a pick nothing is counted but the misuse; with a failure that is no word, the call proves nothing.
+        """
+        if not _is_pick(pick):
+            self.misused("report", pick)
+            return
+        column = Column.OK if failure is None else column_of_word(failure)
+        if column is None:
+            self.misused("report", failure)
+        self.is_called = True
+        self.record(pick, Column.NONE if column is None else column)
+
+    def failed_by_call(self, pick: Pick) -> None:
+        """A call on a `pick` was answered with `x-envoy-immediate-health-check-fail`: it fails its checks at once."""
+        with self._lock:
+            self._failed_by_call.append(pick.target)
+        self._stir()
+
+    def lines(self) -> tuple[Listed, ...]:
+        """All endpoints, as lines: by priority, then as discovered; weight 0 where something holds one out."""
+        self._wake()
+        with self._lock:
+            return listed(self._judged.roll)
+
+    def open_lines(self) -> tuple[LineId, ...]:
+        """Endpoints that are ejected now, by id."""
+        with self._lock:
+            out = self._judged.ejected()
+        return tuple(sorted(LineId(f"{self.name}/{key}") for key in out))
+
+    def explain(self, address: str | None = None) -> tuple[Told, ...]:
+        """Why each endpoint gets calls or gets none, until when, and what its calls came to; or of the one at `address:port`."""
+        with self._lock:
+            judged = self._judged
+            return explained(judged.roll, judged.outliers, judged.memory, self._now_ms(), only=address)
+
+    def metrics(self) -> dict[str, int]:
+        """Counters and gauges by Envoy's names, without `cluster.NAME.`."""
+        dropped = self.tally.totals().shed
+        with self._lock:
+            judged = self._judged
+            return counted(judged.roll, judged.outliers, judged.memory, judged.counts, dropped=dropped)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether something keeps the endpoints from being newer; `trouble` says what."""
+        return bool(self.trouble)
+
+    def stats(self) -> ClusterStats:
+        """A moment's figures."""
+        with self._lock:
+            sums, outliers = self._judged.roll.sums(), self._judged.outliers
+            trips = 0 if outliers is None else outliers.counts.get("ejections_enforced_total", 0)
+        return ClusterStats(
+            source="discovery" if sums.total else "none",
+            version="",
+            lines=sums.total,
+            silence=None,
+            is_stale=self.is_stale,
+            trouble=self.trouble,
+            open=self.open_lines(),
+            trips=trips,
+            refused_versions=0,
+            misuses=self._misuses,
+            calls=self.tally.totals(),
+            healthy=sums.healthy,
+            degraded=sums.degraded,
+        )
+
+    # What attempts and transports use.
+
+    def begin(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
+        """`pick` for a call that begins now, and whose end `finish` will say."""
+        choice = self.pick(key, subset)
+        if choice is not None:
+            self.is_called = True
+            with self._lock:
+                self._judged.began(choice.key)
+                if self._pickers.panics and self._panics(choice):
+                    self._judged.counts["lb_healthy_panic"] += 1
+        return choice
+
+    def finish(self, pick: Pick, column: Column, elapsed: Seconds, code: int | None = None) -> None:
+        """The end of a call that `begin` began; `code` is its HTTP status, if it had one."""
+        self.tally.add(pick.line, 0, column)
+        now_ms = self._now_ms()
+        with self._lock:
+            self._judged.ended(pick.key, column, elapsed, now_ms, patience=self.patience)
+            moved = self._judged.called(pick.target, column, elapsed, code, now_ms)
+        if moved.events:
+            self._after(moved)
+
+    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:
+        """The end of a call that no `begin` began; an ejection is obeyed by the next pick."""
+        self.tally.add(pick.line, 0, column)
+        with self._lock:
+            moved = self._judged.called(pick.target, column, elapsed, code, self._now_ms())
+        self._after(moved)
+
+    def saw(self, pick: Pick, saw: Saw, *, code: int | None = None, took: Seconds | None = None) -> None:
+        """One thing seen of an endpoint, for transports that know more than how a whole call ended."""
+        with self._lock:
+            took_us = None if took is None else int(took * 1e6)
+            moved = self._judged.saw(pick.target, saw, self._now_ms(), code=code, took_us=took_us)
+        self._after(moved)
+
+    def misused(self, method: str, argument: object) -> None:
+        """A caller's argument made no sense: counted each time, logged the first time, and never the end of its call."""
+        with self._lock:
+            self._misuses += 1
+            is_first = self._misuses == 1
+        if is_first:
+            extra = {"cluster": self.name, "method": method, "argument": type(argument).__name__}
+            _log.warning("argument_ignored", extra=extra)
+
+    # What the driver uses.
+
+    def rows(self) -> tuple[Row, ...]:
+        """The endpoints of now."""
+        with self._lock:
+            return tuple(self._judged.roll)
+
+    def update(self, update: Update) -> None:
+        """Take a change that discovery told."""
+        self.trouble = update.trouble
+        with self._lock:
+            self._membership = update.membership
+            moved = self._judged.update(update.membership, self._now_ms())
+        self._after(moved, is_driver=True)
+
+    def checked(self, key: str, after: After, verdict: Verdict) -> None:
+        """Take a check's result."""
+        with self._lock:
+            row = self._judged.roll.row(key)
+            moved = self._judged.checked(key, after, verdict, self._now_ms())
+        if row is not None and after.turn is Turn.CHANGED:
+            extra = {"cluster": self.name, "endpoint": key, "health": after.check.health.name, "reason": verdict.note}
+            _log.info("endpoint_checked", extra=extra)
+        if row is not None and self.settings.check is not None:
+            for event in after.events:
+                told = checked_event(self.settings, row, event, self._wall())
+                self.events.add(self.settings.check.event_log, told)
+        self._after(moved, is_driver=True)
+
+    def take_failed(self) -> tuple[str, ...]:
+        """Endpoints that calls said fail their checks, since the last time."""
+        with self._lock:
+            taken, self._failed_by_call = tuple(self._failed_by_call), []
+        return taken
+
+    def turn(self) -> None:
+        """Let a sweep, a return or a step of slow start take effect. To be called at `deadline` or later."""
+        with self._lock:
+            moved = self._judged.turn(self._now_ms())
+        self._after(Moved(moved.is_moved or self._is_dirty, moved.events), is_driver=True)
+
+    def deadline(self) -> Seconds | None:
+        """When `turn` is due by the clock, perhaps already, or None."""
+        with self._lock:
+            due = self._now_ms() if self._is_dirty else self._judged.deadline()
+        return None if due is None else due / 1_000
+
+    def forked(self, rng: Random) -> None:
+        """In a forked child: endpoints and what checks made of them stay; calls and ejections are the parent's.
+
+        Locks are made anew, for another thread may have held them at the fork; chance as well, for a child must not
+        choose as its parent does.
+        """
+        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._rng, self.tally = rng, Tally()
+        self._misuses, self._failed_by_call = 0, []
+        self.events.forget()
+        self._judged.begin_anew(rng.getrandbits(63), self._now_ms())
+        self.sleep()
+        self._after(Moved(True), is_driver=True)
+
+    def wake(self) -> None:
+        """The driver runs: picks are served from the present endpoints again."""
+        self._asleep = False
+        # Only now: whoever makes a picker meanwhile has either left it there already, or sees that it is to be served.
+        self._pickers = self._made
+
+    def sleep(self) -> None:
+        """No driver runs: `awaken` is called at the next use, and at each one until one does."""
+        self._asleep, self._pickers = True, NOBODY
+
+    def retire(self) -> None:
+        """The driver is gone for good: picks go on from the last endpoints, without ejections that nobody would turn back."""
+        with self._lock:
+            self._judged.retire(self._now_ms())
+        self._asleep = False
+        self._after(Moved(True), is_driver=True)
+
+    # Inside.
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1_000)
+
+    def _panics(self, choice: Pick) -> bool:
+        row = self._judged.roll.row(choice.target)
+        return row is not None and row.member.priority in self._pickers.panics
+
+    def _wake(self) -> None:
+        """Have the driver started; while there is none, whoever uses the cluster turns its timers."""
+        if self._asleep:
+            self._awaken()
+        if self._asleep and (due := self.deadline()) is not None and due <= self._clock():
+            self.turn()
+
+    def _pick_awake(self, key: int | None, subset: Mapping[str, str] | None) -> Pick | None:
+        self._wake()
+        pickers = self._made
+        return (pickers.all if subset is None else pickers.of(subset)).pick(self._rng, key)
+
+    def _after(self, moved: Moved, *, is_driver: bool = False) -> None:
+        """Once the lock is free: make the picker, note the events."""
+        if moved.is_moved:
+            self._is_dirty = True
+            if is_driver or self._asleep or len(self._judged.roll) <= _HERE_MOST:
+                self._remake()
+        for event in moved.events:
+            self._note(event)
+        if moved.events or self._is_dirty:
+            self._stir()
+
+    def _remake(self) -> None:
+        """A new picker of the endpoints as they stand. Whoever finds another at it leaves it to that one."""
+        while self._is_dirty and self._building.acquire(blocking=False):
+            try:
+                self._is_dirty = False
+                self._make()
+            finally:
+                self._building.release()
+
+    def _make(self) -> None:
+        now_ms = self._now_ms()
+        with self._lock:
+            seats, membership, memory = self._judged.roll.seats(), self._membership, self._judged.memory
+        policy, rng = policy_of(self.settings, membership), Random(self._rng.random())
+        found = make(
+            self.settings, seats, policy, memory, rng, now_ms=now_ms, drops=membership.drops, shed=self.tally.shed
+        )
+        with self._lock:
+            if len(memory.loads) > len(seats):
+                memory.keep(seat.key for seat in seats)
+            self._judged.restart_ms = due_ms(seats, policy.slow_start, now_ms)
+        self._made = found.pickers
+        if not self._asleep:
+            self._pickers = self._made
+        problems = "; ".join(map(str, found.problems))
+        if problems and problems != self._unfit:
+            _log.warning("endpoints_left_out", extra={"cluster": self.name, "reasons": problems})
+        self._unfit = problems
+
+    def _note(self, event: Event) -> None:
+        """An ejection, a return or what was held, to the log and for the event log."""
+        fields = {"cluster": self.name, "endpoint": event.line, "detector": event.detector.value}
+        match event.action:
+            case Action.EJECT if event.enforced:
+                _log.warning("endpoint_ejected", extra={**fields, "ejections": event.ejections})
+            case Action.UNEJECT:
+                _log.info("endpoint_returned", extra={**fields, "by": event.why})
+            case _:
+                _log.info("endpoint_not_ejected", extra={**fields, "reason": event.why})
+        told = outlier_event(self.settings, event, self._wall())
+        if told is not None:
+            self.events.add(self.settings.outlier_log, told)
+
+
+def _is_pick(pick: object) -> bool:
+    """Whether it is what `pick` returned; a caller without a type checker may pass the None it got."""
+    return isinstance(pick, Pick)
