@@ -11,7 +11,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from reachline.model import Failure, LineId, Seconds
-from reachline.upstream.outcome import Column, FailureName, column_of, column_of_status, column_of_word, failure_of
+from reachline.upstream.outcome import (
+    Column,
+    FailureName,
+    column_of,
+    column_of_status,
+    column_of_word,
+    failure_of,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from reachline.upstream.cluster import Cluster
@@ -19,9 +27,11 @@ if TYPE_CHECKING:
     from reachline.upstream.listing import Key, Pick
     from reachline.upstream.tally import Tally
 
-__all__ = ["Attempt"]
+__all__ = ["RETRYABLE", "Attempt"]
 
 _CANCELLATIONS: Final = ("CancelledError", "Cancelled")
+RETRYABLE: Final = frozenset({502, 503, 504})
+"""Statuses that say: not this one, or not now. Any other server error is the answer to this call, wherever it is made."""
 _OK: Final = Column.OK
 """By name here: looking a member up in its Enum costs as much as the whole pick on Python 3.11."""
 
@@ -32,17 +42,28 @@ class Attempt:
     Written by the one thread or task that entered it.
     """
 
-    __slots__ = ("_cluster", "_code", "_column", "_ended", "_key", "_started", "_subset", "_tally", "pick")
+    __slots__ = (
+        "_choice", "_cluster", "_code", "_column", "_ended", "_key", "_started", "_subset", "_tally", "_until", "pick",
+    )  # fmt: skip
 
     pick: Pick | None
     """The chosen line with all it says, or None."""
 
     def __init__(
-        self, cluster: Cluster | KeptCluster, key: Key = None, subset: Mapping[str, str] | None = None
+        self,
+        cluster: Cluster | KeptCluster,
+        key: Key = None,
+        subset: Mapping[str, str] | None = None,
+        *,
+        choice: Pick | None = None,
+        until: Seconds | None = None,
     ) -> None:
+        """`choice`: the line is chosen already, by `another`. `until`: a deadline on the monotonic clock, for `remaining`."""
         self._cluster: Final = cluster
         self._key: Final = key
         self._subset: Final = subset
+        self._choice: Final = choice
+        self._until: Final = until
         self._code: int | None = None
         self._column: Column | None = None
         self._ended: Seconds | None = None
@@ -50,8 +71,21 @@ class Attempt:
 
     @property
     def elapsed(self) -> Seconds | None:
-        """How long the block took; None until it has ended."""
+        """How long the block took, or the answer to begin; None until then."""
         return None if self._ended is None else self._ended - self._started
+
+    @property
+    def remaining(self) -> Seconds | None:
+        """What is left of the deadline that `attempts` or `call` was given, for the call's own timeout; None without one."""
+        return None if self._until is None else max(self._until - monotonic(), 0.0)
+
+    @property
+    def is_retryable(self) -> bool:
+        """Once it has ended: whether it failed in a way that another line might not."""
+        column = self._column
+        if column is Column.ERRORS:
+            return self._code is None or self._code in RETRYABLE
+        return column is Column.FAILED or column is Column.LATE
 
     @property
     def line(self) -> LineId | None:
@@ -91,6 +125,15 @@ class Attempt:
         self._say(column, "status", code)
         self._code = None if column is None else code
 
+    def answered(self) -> None:
+        """The answer begins now: what is read of it from here on is not the line's delay."""
+        self._ended = monotonic()
+
+    def heed(self, answer: object) -> None:
+        """Take the HTTP status of an answer that any library made; nothing where it has none, or the caller has said more."""
+        if self._column is None and (code := status_of(answer)) is not None:
+            self.status(code)
+
     def _say(self, column: Column | None, method: str, argument: object) -> None:
         """The last word so far; one that makes no sense leaves what was said before, or what the block's end says."""
         if column is None:
@@ -101,20 +144,21 @@ class Attempt:
     def __enter__(self) -> Self:
         cluster = self._cluster
         self._tally: Tally = cluster.tally
-        self.pick = cluster.begin(self._key, self._subset)
+        self.pick = cluster.begin(self._key, self._subset, self._choice)
         self._started: Seconds = monotonic()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended = monotonic()
-        pick = self.pick
+        now, pick = monotonic(), self.pick
+        if self._ended is None:
+            self._ended = now
         if pick is None:
             return
         column = self._column
         if column is None:
-            column = _OK if error is None else self._inferred(error, self._ended - self._started)
+            column = self._column = _OK if error is None else self._inferred(error, now - self._started)
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
             self._cluster.finish(pick, column, self._ended - self._started, self._code)

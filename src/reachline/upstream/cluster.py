@@ -8,36 +8,30 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
-from typing import Final
+from typing import Final, TypeVar, Unpack
 
-from reachline.core.local import (
-    UNTRIED,
-    LocalBreaker,
-    abandoned,
-    claim,
-    deadline,
-    failed,
-    is_blocked,
-    is_forgotten,
-    may_trip,
-    succeeded,
-)
+from reachline.core.local import UNTRIED, LocalBreaker, claim, deadline, is_blocked, is_forgotten, may_trip
 from reachline.core.pick import WeightedRandom
 from reachline.core.regroup import Terms, admissions, own_trial_ms
 from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
-from reachline.upstream.listing import Key, LineList, Listed, Pick, terms
+from reachline.upstream.care import Cares, other, spared
+from reachline.upstream.judging import announce, judged
+from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick, picks_of, terms
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
 from reachline.upstream.planned import Admitting, spread
 from reachline.upstream.stats import ClusterStats, Source
 from reachline.upstream.tally import Tally
+from reachline.upstream.tries import Plan, Try, acall, attempts, call
 
 __all__ = ["Cluster"]
 
 _log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _OK: Final = Column.OK
 _FAILED: Final = Column.FAILED
@@ -79,6 +73,7 @@ class Cluster:
         self._asleep = True
         self._lock = threading.Lock()
         self._rows: dict[LineId, LocalBreaker] = {}
+        self._cares = Cares()
         self._trips = 0
         self._refused = 0
         self._misuses = 0
@@ -112,19 +107,28 @@ class Cluster:
             return self._pick_slowly(choice)
         return choice
 
-    begin = pick
-    """For a call that begins now; nobody counts calls under way here."""
-
     def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Attempt:
         """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
         return Attempt(self, key, subset)
+
+    def attempts(self, **plan: Unpack[Plan]) -> Iterator[Try]:
+        """Tries of one call, each on another line: `for each in cluster.attempts(idempotent=True): with each as call:`."""
+        return attempts(self, **plan)
+
+    def call(self, function: Callable[[Attempt], T], **plan: Unpack[Plan]) -> T:
+        """What `function` comes to, called with each try of `attempts` in turn; the last one's error is raised."""
+        return call(self, function, **plan)
+
+    async def acall(self, function: Callable[[Attempt], Awaitable[T]], **plan: Unpack[Plan]) -> T:
+        """`call` for a function that is awaited, under asyncio or trio."""
+        return await acall(self, function, **plan)
 
     def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
         """How a call on a `pick` ended, where no `attempt` was used; None is well.
 
         Without a pick nothing is counted but the misuse; with a failure that is no word, the call proves nothing.
         """
-        if not _is_pick(pick):
+        if not is_pick(pick):
             self.misused("report", pick)
             return
         column = _OK if failure is None else column_of_word(failure)
@@ -167,6 +171,17 @@ class Cluster:
 
     # What the driver and attempts use.
 
+    def begin(
+        self, key: Key = None, subset: Mapping[str, str] | None = None, choice: Pick | None = None
+    ) -> Pick | None:
+        """`pick`, or the `choice` that `another` made, for a call that begins now, and whose end `finish` will say."""
+        found = self.pick(key, subset) if choice is None else choice
+        return found if found is None or found.care is None else spared(found, self.offers, self._rng)
+
+    def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:  # noqa: ARG002
+        """A line for a further try of one call, none of those `tried`; None where there is no other. Nothing is shed here."""
+        return other(self.offers, self._rng, tried)
+
     @property
     def offers(self) -> tuple[tuple[Pick, float], ...]:
         """What the next pick is drawn from, and with which chance; who draws by it claims trials by `claim`."""
@@ -196,12 +211,8 @@ class Cluster:
         if self.version is not None and (lines.version is None or lines.version < self.version):
             self._refused += 1
             return False
-        picks = tuple(
-            Pick(each.line, each.target.address, each.target.url, each.via, each.target.text, each.window)
-            for each in lines.lines
-        )
         with self._lock:
-            self._list, self._picks, self._source, self._terms = lines, picks, source, None
+            self._list, self._picks, self._source, self._terms = lines, picks_of(lines), source, None
             self._holds_open = any(each.breaker is Gate.OPEN and not each.weight for each in lines.lines)
             self._weights = {each.line: each.weight for each in lines.lines}
             if source != "static":
@@ -227,11 +238,15 @@ class Cluster:
         Its HTTP status is the column's affair here.
         """
         pace = 0 if elapsed is None or column is not _OK else pace_of(elapsed, self._list.slow, self._list.crawl)
-        self.tally.add(pick.line, pick.window, column, pace=pace)
+        self.tally.add(pick.line, pick.window, column, pace=pace, elapsed=elapsed or 0.0)
         if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
 
-    finish = record
+    def finish(self, pick: Pick, column: Column, elapsed: Seconds, code: int | None = None) -> None:
+        """The end of a call that `begin` began."""
+        if pick.care is not None:
+            pick.care.leave()
+        self.record(pick, column, elapsed, code)
 
     def misused(self, method: str, argument: object) -> None:
         """A caller's argument made no sense: counted each time, logged the first time, and never the end of its call."""
@@ -245,6 +260,8 @@ class Cluster:
     def take(self, service: str) -> tuple[Outcome, ...]:
         """Outcomes since the last take; those of lines that no center published are nobody's business."""
         taken = self.tally.take(service)
+        with self._lock:
+            self._cares.seen(self.tally.take_busy(), self._clock())
         return () if self.version is None else taken
 
     def shed(self) -> None:
@@ -276,6 +293,7 @@ class Cluster:
         """
         self._lock, self._rng, self.tally = threading.Lock(), rng, Tally()
         self._rows, self._trips, self._misuses = {}, 0, 0
+        self._cares.forked()
         self._asleep = True
         self._remake(self._now_ms())
         self._picker = _EMPTY
@@ -324,7 +342,11 @@ class Cluster:
         with self._lock:
             now_ms, before = self._now_ms(), self._rows.get(pick.line, UNTRIED)
             stale_call = pick.generation != before.generation or (before.gate is Gate.HALF_OPEN and not pick.is_trial)
-            after = before if stale_call else self._judged(pick.line, before, column, now_ms)
+            after = before
+            if not stale_call:
+                free = self._breaks and may_trip(pick.line, self._weights, self._rows, self._list.local)
+                proven = not self._weights.get(pick.line)
+                after = judged(before, column, now_ms, self._list.local, may_trip=free, proven=proven)
             if after == before:
                 return
             moved = after.gate is not before.gate
@@ -338,26 +360,8 @@ class Cluster:
             if moved or (is_over and after.generation):
                 self._remake(now_ms)
         if moved:
-            self._announce(pick.line, before, after)
-
-    def _judged(self, line: LineId, row: LocalBreaker, column: Column, now_ms: int) -> LocalBreaker:
-        rules = self._list.local
-        match column:
-            case Column.OK | Column.ERRORS:
-                return succeeded(row, now_ms, rules, proven=not self._weights.get(line))
-            case Column.FAILED | Column.LATE:
-                free = self._breaks and may_trip(line, self._weights, self._rows, rules)
-                return failed(row, now_ms, rules, may_trip=free)
-            case Column.NONE:
-                return abandoned(row, now_ms)
-
-    def _announce(self, line: LineId, before: LocalBreaker, after: LocalBreaker) -> None:
-        self._moved()
-        if after.gate is Gate.OPEN and after.generation > before.generation:
-            wait = (after.until_ms - self._now_ms()) / 1_000
-            _log.warning("local_breaker_opened", extra={"line": line, "trips": after.trips, "wait": wait})
-        elif after.gate is Gate.CLOSED:
-            _log.info("local_breaker_closed", extra={"line": line})
+            self._moved()
+            announce(pick.line, before, after, now_ms)
 
     def _open(self) -> tuple[LineId, ...]:
         return tuple(sorted(line for line, row in self._rows.items() if row.gate is not Gate.CLOSED))
@@ -376,21 +380,19 @@ class Cluster:
 
     def _remake(self, now_ms: int) -> None:
         """A new picker from the present list and breakers; the lock is held."""
-        picks, weights = list(self._picks), [each.weight * MILLI for each in self._list.lines]
+        weights = [each.weight * MILLI for each in self._list.lines]
+        picks = self._cares.applied(self._list, self._picks, self._rows)
         if self._rows or self._holds_open:
             found = admissions(self._known_terms(), self._rows, now_ms, silent_ms=now_ms - self._heard_ms)
             weights = [each.weight for each in found]
             for place, (pick, each) in enumerate(zip(self._picks, found, strict=True)):
                 row = self._rows.get(pick.line)
                 if row is not None or each.is_trial:
-                    picks[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
+                    picks[place] = picks[place]._replace(
+                        generation=row.generation if row else 0, is_trial=each.is_trial
+                    )
         self._made, self._made_ms = WeightedRandom(picks, spread(self._list, weights)), now_ms
         if (plan := self._list.plan) is not None and plan.share < 1 and len(self._made):
             self._made = Admitting(self._made, self.name, plan, self.shed)
         if not self._asleep:
             self._picker = self._made
-
-
-def _is_pick(pick: object) -> bool:
-    """Whether it is what `pick` returned; a caller without a type checker may pass the None it got."""
-    return isinstance(pick, Pick)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
-from typing import Final
+from typing import Final, TypeVar, Unpack
 
-from reachline.core.checking import After, Turn, Verdict
-from reachline.core.outlier_events import Action, Event, Saw
+from reachline.core.checking import After, Verdict
+from reachline.core.outlier_events import Saw
 from reachline.core.pick import elsewhere
 from reachline.core.pick.slow import due_ms
 from reachline.members import Membership, Update
@@ -21,18 +21,22 @@ from reachline.model import Failure, LineId, Seconds
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.eventlog import EventLog, Hear
 from reachline.upstream.judged import Judged, Moved
-from reachline.upstream.listing import Key, Listed, Pick
+from reachline.upstream.listing import Key, Listed, Pick, is_pick
+from reachline.upstream.noted import Notes
 from reachline.upstream.outcome import Column, FailureName, column_of_word
 from reachline.upstream.picking import NOBODY, hashed, make
 from reachline.upstream.roll import Row
 from reachline.upstream.settings import ClusterSettings, policy_of
 from reachline.upstream.stats import ClusterStats
 from reachline.upstream.tally import Tally
-from reachline.upstream.told import Told, checked_event, counted, explained, listed, outlier_event
+from reachline.upstream.told import Told, counted, explained, listed
+from reachline.upstream.tries import Plan, Try, acall, attempts, call
 
 __all__ = ["KeptCluster"]
 
 _log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _HERE_MOST: Final = 1_000
 """Endpoints up to which whoever ends a call makes the next picker itself: two milliseconds. Above, the driver does."""
@@ -76,8 +80,7 @@ class KeptCluster:
         self._judged: Final = Judged(settings, seed=rng.getrandbits(63), now_ms=self._now_ms())
         self._misuses = 0
         self._failed_by_call: list[str] = []
-        self._unfit = ""
-        """Endpoints that could not be balanced, as last told."""
+        self._notes: Final = Notes(settings, self.events)
         self._made = self._pickers = NOBODY
 
     # What callers use.
@@ -97,6 +100,18 @@ class KeptCluster:
         """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
         return Attempt(self, key, subset)
 
+    def attempts(self, **plan: Unpack[Plan]) -> Iterator[Try]:
+        """Tries of one call, each at another endpoint: `for each in cluster.attempts(idempotent=True): with each as call:`."""
+        return attempts(self, **plan)
+
+    def call(self, function: Callable[[Attempt], T], **plan: Unpack[Plan]) -> T:
+        """What `function` comes to, called with each try of `attempts` in turn; the last one's error is raised."""
+        return call(self, function, **plan)
+
+    async def acall(self, function: Callable[[Attempt], Awaitable[T]], **plan: Unpack[Plan]) -> T:
+        """`call` for a function that is awaited, under asyncio or trio."""
+        return await acall(self, function, **plan)
+
     def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
         """An endpoint for a further try of one call, none of those `tried`; None where there is no other."""
         picker = self._pickers.all if subset is None else self._pickers.of(subset)
@@ -107,7 +122,7 @@ class KeptCluster:
 
         Without a pick nothing is counted but the misuse; with a failure that is no word, the call proves nothing.
         """
-        if not _is_pick(pick):
+        if not is_pick(pick):
             self.misused("report", pick)
             return
         column = Column.OK if failure is None else column_of_word(failure)
@@ -175,9 +190,11 @@ class KeptCluster:
 
     # What attempts and transports use.
 
-    def begin(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
-        """`pick` for a call that begins now, and whose end `finish` will say."""
-        choice = self.pick(key, subset)
+    def begin(
+        self, key: Key = None, subset: Mapping[str, str] | None = None, choice: Pick | None = None
+    ) -> Pick | None:
+        """`pick`, or the `choice` that `another` made, for a call that begins now, and whose end `finish` will say."""
+        choice = self.pick(key, subset) if choice is None else choice
         if choice is not None:
             self.is_called = True
             with self._lock:
@@ -228,25 +245,23 @@ class KeptCluster:
 
     def update(self, update: Update) -> None:
         """Take a change that discovery told."""
+        self._notes.updated(update)
         self.trouble = update.trouble
         with self._lock:
             self._membership = update.membership
             moved = self._judged.update(update.membership, self._now_ms())
         self._after(moved, is_driver=True)
 
-    def checked(self, key: str, after: After, verdict: Verdict) -> None:
-        """Take a check's result."""
+    def checked(self, key: str, after: After, verdict: Verdict) -> bool:
+        """Take a check's result; whether the endpoint is here still, for one that discovery no longer names goes by a failure."""
         with self._lock:
             row = self._judged.roll.row(key)
             moved = self._judged.checked(key, after, verdict, self._now_ms())
-        if row is not None and after.turn is Turn.CHANGED:
-            extra = {"cluster": self.name, "endpoint": key, "health": after.check.health.name, "reason": verdict.note}
-            _log.info("endpoint_checked", extra=extra)
-        if row is not None and self.settings.check is not None:
-            for event in after.events:
-                told = checked_event(self.settings, row, event, self._wall())
-                self.events.add(self.settings.check.event_log, told)
+            is_here = self._judged.roll.row(key) is not None
+        if row is not None:
+            self._notes.checked(row, after, verdict, self._wall())
         self._after(moved, is_driver=True)
+        return is_here
 
     def take_failed(self) -> tuple[str, ...]:
         """Endpoints that calls said fail their checks, since the last time."""
@@ -324,8 +339,7 @@ class KeptCluster:
             self._is_dirty = True
             if is_driver or self._asleep or len(self._judged.roll) <= _HERE_MOST:
                 self._remake()
-        for event in moved.events:
-            self._note(event)
+        self._notes.decided(moved.events, self._wall())
         if moved.events or self._is_dirty:
             self._stir()
 
@@ -353,26 +367,4 @@ class KeptCluster:
         self._made = found.pickers
         if not self._asleep:
             self._pickers = self._made
-        problems = "; ".join(map(str, found.problems))
-        if problems and problems != self._unfit:
-            _log.warning("endpoints_left_out", extra={"cluster": self.name, "reasons": problems})
-        self._unfit = problems
-
-    def _note(self, event: Event) -> None:
-        """An ejection, a return or what was held, to the log and for the event log."""
-        fields = {"cluster": self.name, "endpoint": event.line, "detector": event.detector.value}
-        match event.action:
-            case Action.EJECT if event.enforced:
-                _log.warning("endpoint_ejected", extra={**fields, "ejections": event.ejections})
-            case Action.UNEJECT:
-                _log.info("endpoint_returned", extra={**fields, "by": event.why})
-            case _:
-                _log.info("endpoint_not_ejected", extra={**fields, "reason": event.why})
-        told = outlier_event(self.settings, event, self._wall())
-        if told is not None:
-            self.events.add(self.settings.outlier_log, told)
-
-
-def _is_pick(pick: object) -> bool:
-    """Whether it is what `pick` returned; a caller without a type checker may pass the None it got."""
-    return isinstance(pick, Pick)
+        self._notes.left_out(found.problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from reachline.core.regroup import Term, Terms, agrees
@@ -12,7 +12,10 @@ from reachline.core.rules import FaultRules, LocalRules
 from reachline.core.tiers import Share
 from reachline.model import Gate, Health, LineId, Ratio, Role, Seconds, Version
 
-__all__ = ["Admitted", "Key", "LineList", "Listed", "Pick", "Target", "target", "terms"]
+if TYPE_CHECKING:
+    from reachline.upstream.care import Care
+
+__all__ = ["Admitted", "Key", "LineList", "Listed", "Pick", "Target", "is_pick", "picks_of", "target", "terms"]
 
 Key = int | str | bytes | None
 """What keeps callers together under hash policies: 64 bits, or a text that is hashed as Envoy hashes it."""
@@ -88,6 +91,8 @@ class Pick(NamedTuple):
     """The name it was found by, for TLS; empty where there is none."""
     key: str = ""
     """What a kept cluster counts its calls by."""
+    care: Care | None = None
+    """For who holds connections and counts calls in flight, of a line that was open or returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,19 @@ def target(text: str) -> Target:
     address = (host, port) if host and port else None
     url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.scheme and parts.netloc else text
     return Target(text, address, url)
+
+
+def is_pick(pick: object) -> bool:
+    """Whether it is what `pick` returned; a caller without a type checker may pass the None it got."""
+    return isinstance(pick, Pick)
+
+
+def picks_of(lines: LineList) -> tuple[Pick, ...]:
+    """What may be picked of a list, in its order."""
+    return tuple(
+        Pick(each.line, each.target.address, each.target.url, each.via, each.target.text, each.window)
+        for each in lines.lines
+    )
 
 
 def terms(lines: LineList) -> Terms:

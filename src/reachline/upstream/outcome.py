@@ -21,6 +21,7 @@ __all__ = [
     "column_of_word",
     "failure_of",
     "pace_of",
+    "status_of",
 ]
 
 FailureName = Literal[
@@ -171,6 +172,15 @@ def _recognised(error: BaseException) -> Failure | None:
     if isinstance(error, OSError) and error.errno in _ERRNOS:
         return _ERRNOS[error.errno]
     return next((_NAMES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _NAMES), None)
+
+
+def status_of(answer: object) -> int | None:
+    """The HTTP status of an answer of httpx, requests, aiohttp, urllib3 or the standard library; None of anything else."""
+    for name in ("status_code", "status"):
+        status = getattr(answer, name, None)
+        if isinstance(status, int) and not isinstance(status, bool) and 100 <= status <= 599:
+            return status
+    return None
 
 
 def _status(error: BaseException) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from reachline.model import LineId, Outcome
+from reachline.model import LineId, Outcome, Seconds
 from reachline.upstream.outcome import PACES, Column
 
 __all__ = ["ROWS_MOST", "Tally", "Totals"]
@@ -29,12 +29,16 @@ class Totals(NamedTuple):
     dropped: int = 0
     shed: int = 0
     """Refused before a line was chosen, by the plan across regions."""
+    retries: int = 0
+    """Tries beyond the first of their call…"""
+    unpaid: int = 0
+    """…and those that the process's budget did not allow."""
 
 
 class Tally:
     """Written by every caller's thread under `_lock`, which guards all of it; taken by the driver."""
 
-    __slots__ = ("_lock", "_over", "_rows", "_shed", "_shed_taken", "_taken")
+    __slots__ = ("_busy", "_lock", "_over", "_retries", "_rows", "_shed", "_shed_taken", "_taken")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,11 +48,17 @@ class Tally:
         self._over = [0] * _WIDTH
         """…and of those that found no room."""
         self._shed = self._shed_taken = 0
+        self._retries = [0, 0]
+        """Not paid, paid."""
+        self._busy: Seconds = 0.0
 
-    def add(self, line: LineId, window: int, column: Column, calls: int = 1, pace: int = 0) -> None:
+    def add(
+        self, line: LineId, window: int, column: Column, calls: int = 1, pace: int = 0, *, elapsed: Seconds = 0.0
+    ) -> None:
         """One call more, or several that ended alike. `pace` of those that went well: `upstream.outcome.pace_of`."""
         key = (line, window)
         with self._lock:
+            self._busy += elapsed
             row = self._rows.get(key)
             if row is None:
                 row = self._new(key)
@@ -94,11 +104,23 @@ class Tally:
             taken, self._shed_taken = self._shed - self._shed_taken, self._shed
         return taken
 
+    def take_busy(self) -> Seconds:
+        """How long the calls took together that ended since the last time."""
+        with self._lock:
+            taken, self._busy = self._busy, 0.0
+        return taken
+
+    def retried(self, *, is_paid: bool) -> None:
+        """One more try of a call, made or forbidden."""
+        with self._lock:
+            self._retries[is_paid] += 1
+
     def totals(self) -> Totals:
         """All calls so far, taken or not."""
         with self._lock:
             ok, failed, late, errors, unproven, *_ = _sums([self._taken, self._over, *self._rows.values()])
-            return Totals(ok, failed, late, errors, unproven, sum(self._over[: Column.NONE]), self._shed)
+            dropped, (unpaid, retries) = sum(self._over[: Column.NONE]), self._retries
+            return Totals(ok, failed, late, errors, unproven, dropped, self._shed, retries, unpaid)
 
     def _new(self, key: tuple[LineId, int]) -> list[int]:
         if len(self._rows) >= ROWS_MOST:

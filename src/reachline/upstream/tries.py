@@ -1,0 +1,224 @@
+"""One call, tried again where that helps: on another line, idempotent, within its deadline, paid from one budget of the process.
+
+`Tries` decides and waits for nobody; `attempts` is the loop for people, which waits in the caller's own way: blocking, asyncio, trio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+
+from reachline.core.budget import Budget, back_off_us
+from reachline.model import Seconds
+from reachline.upstream.attempt import Attempt
+
+if TYPE_CHECKING:
+    from reachline.upstream.cluster import Cluster
+    from reachline.upstream.kept import KeptCluster
+    from reachline.upstream.listing import Key, Pick
+
+__all__ = ["BUDGET", "IDEMPOTENT", "TRIES", "Plan", "SharedBudget", "Tries", "Try", "acall", "attempts", "call"]
+
+T = TypeVar("T")
+
+IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""HTTP methods that may be sent twice (RFC 9110, 9.2.2)."""
+TRIES: Final = 3
+"""The first and two more: a third line that fails as well says that it is not the lines."""
+_MICRO: Final = 1_000_000
+
+
+class Plan(TypedDict, total=False):
+    """What a caller says of one call."""
+
+    idempotent: bool
+    """Whether it may be made twice (False)."""
+    tries: int
+    """How often at most, the first included (3)."""
+    deadline: Seconds | None
+    """For all tries and the waits between them (None: no end)."""
+    key: Key
+    """For policies that keep callers together."""
+    subset: Mapping[str, str] | None
+    """Metadata that the endpoint must have, in clusters kept in process."""
+
+
+class SharedBudget:
+    """The retries of one process. `_lock` guards all of it, and both are made anew in a forked child."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Nothing earned, nothing spent."""
+        self._lock = threading.Lock()
+        self._budget = Budget()
+        self._rng = Random()
+
+    def earn(self) -> None:
+        """A call is made for the first time."""
+        with self._lock:
+            self._budget.earn(_now_ms())
+
+    def spend(self) -> bool:
+        """Whether one more try may be made now; if so, it is paid for."""
+        with self._lock:
+            return self._budget.spend(_now_ms())
+
+    def left(self) -> int:
+        """How many tries could be made now."""
+        with self._lock:
+            return self._budget.left(_now_ms())
+
+    def wait(self, retries: int) -> Seconds:
+        """Before the next try, by chance."""
+        return back_off_us(retries, self._rng.randrange(_MICRO)) / _MICRO
+
+
+BUDGET: Final = SharedBudget()
+"""Of this process: several clients in it are one caller to the far side."""
+os.register_at_fork(after_in_child=BUDGET.renew)
+
+
+class Tries:
+    """The tries of one call, made one after the other: `begin`, end it, `again`, and from the start. Written by its one caller."""
+
+    __slots__ = ("_budget", "_choice", "_cluster", "_is_idempotent", "_key", "_most", "_subset", "_tried", "until")
+
+    until: Seconds | None
+    """The deadline, on the monotonic clock."""
+
+    def __init__(self, cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUDGET) -> None:
+        self._cluster: Final = cluster
+        self._budget: Final = budget
+        self._is_idempotent: Final = plan.get("idempotent", False)
+        self._most: Final = plan.get("tries", TRIES)
+        self._key, self._subset = plan.get("key"), plan.get("subset")
+        deadline = plan.get("deadline")
+        self.until = None if deadline is None else time.monotonic() + deadline
+        self._tried: tuple[Pick, ...] = ()
+        self._choice: Pick | None = None
+
+    def begin(self) -> Attempt:
+        """The next try, on its way; it ends like any other attempt. Raises `Shed` as a pick does, and at the first try alone."""
+        if self._choice is None:
+            self._budget.earn()
+        call = Attempt(self._cluster, self._key, self._subset, choice=self._choice, until=self.until)
+        return call.__enter__()
+
+    def again(self, call: Attempt) -> Seconds | None:
+        """After `call` has ended: how long to wait before the next try, or None where its end is the call's end.
+
+        The next line is chosen here, so that there is one; who is told to wait and gives up has wasted a retry, no more.
+        """
+        if not self._is_idempotent or call.pick is None or not call.is_retryable:
+            return None
+        self._tried = (*self._tried, call.pick)
+        if len(self._tried) >= self._most:
+            return None
+        wait = self._budget.wait(len(self._tried) - 1)
+        if self.until is not None and time.monotonic() + wait >= self.until:
+            return None
+        self._choice = self._cluster.another(self._tried, self._key, self._subset)
+        if self._choice is None:
+            return None
+        is_paid = self._budget.spend()
+        self._cluster.tally.retried(is_paid=is_paid)
+        return wait if is_paid else None
+
+
+class Try:
+    """One try of `attempts`, for one `with` or `async with`. Its exception ends here if there is to be another."""
+
+    __slots__ = ("_call", "_tries", "_wait", "next_wait")
+
+    next_wait: Seconds | None
+    """Before the next try; None where there is none."""
+
+    def __init__(self, tries: Tries, wait: Seconds) -> None:
+        self._tries: Final = tries
+        self._wait: Final = wait
+        self.next_wait = None
+
+    def __enter__(self) -> Attempt:
+        if self._wait:
+            time.sleep(self._wait)
+        self._call: Attempt = self._tries.begin()
+        return self._call
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._call.__exit__(kind, error, trace)
+        if error is not None and not isinstance(error, Exception):
+            return False
+        self.next_wait = self._tries.again(self._call)
+        return self.next_wait is not None
+
+    async def __aenter__(self) -> Attempt:
+        if self._wait:
+            await sleep(self._wait)
+        self._call = self._tries.begin()
+        return self._call
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self.__exit__(kind, error, trace)
+
+
+def attempts(cluster: Cluster | KeptCluster, **plan: Unpack[Plan]) -> Iterator[Try]:
+    """Tries of one call until one of them is its end: `for each in …: with each as call:`."""
+    tries, wait = Tries(cluster, plan), 0.0
+    while True:
+        each = Try(tries, wait)
+        yield each
+        if each.next_wait is None:
+            return
+        wait = each.next_wait
+
+
+def call(cluster: Cluster | KeptCluster, function: Callable[[Attempt], T], **plan: Unpack[Plan]) -> T:
+    """What `function` comes to, called with each try in turn. An answer that has an HTTP status is heeded."""
+    tries, wait = Tries(cluster, plan), 0.0
+    while True:
+        each = Try(tries, wait)
+        with each as attempt:
+            answer = function(attempt)
+            attempt.heed(answer)
+        if each.next_wait is None:
+            return answer
+        wait = each.next_wait
+
+
+async def acall(cluster: Cluster | KeptCluster, function: Callable[[Attempt], Awaitable[T]], **plan: Unpack[Plan]) -> T:
+    """`call` for a function that is awaited."""
+    tries, wait = Tries(cluster, plan), 0.0
+    while True:
+        each = Try(tries, wait)
+        async with each as attempt:
+            answer = await function(attempt)
+            attempt.heed(answer)
+        if each.next_wait is None:
+            return answer
+        wait = each.next_wait
+
+
+async def sleep(wait: Seconds) -> None:
+    """Under asyncio or trio, whichever runs the caller."""
+    trio: Any = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        await trio.sleep(wait)
+    else:
+        await asyncio.sleep(wait)
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1_000)
