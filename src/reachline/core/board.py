@@ -89,6 +89,8 @@ class Board:
             if before is None or not is_standing(before, each, row, found):
                 standings[line] = after = standing(each, row, found, rules)
                 news.append((before or after, after))
+                if before is None:
+                    self._places = None  # it has no place yet
         if self.standings.keys() != lines.keys():
             self.standings, self._places = {line: self.standings[line] for line in lines}, None
             anyway = True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from reachline.core.credit import Credit
-from reachline.core.cusum import added, trimmed, zone_of
+from reachline.core.cusum import Question, added, carried, trimmed, zone_of
 from reachline.core.evidence import NOTHING, Evidence, Said
 from reachline.core.quorum import TRUST, Ballot, Tally, settled
 from reachline.core.row import Row
@@ -15,7 +15,7 @@ from reachline.core.rules import Rules
 from reachline.core.severity import remembered
 from reachline.model import LineId, VantageId, Vote, Zone
 
-__all__ = ["counted", "said", "summed"]
+__all__ = ["asked_anew", "counted", "said", "summed"]
 
 _H: Final = Zone.H
 _F: Final = Zone.F
@@ -70,3 +70,13 @@ def summed(row: Row, found: Tally, heard: Mapping[str, Said], calls: Evidence, r
     if sums != row.asked or recent != row.recent:
         row = row._replace(asked=sums, recent=recent)
     return row, zone_of(sums, rules.questions)
+
+
+def asked_anew(rows: Mapping[LineId, Row], was: Sequence[Question], now: Sequence[Question]) -> Mapping[LineId, Row]:
+    """The rows where other questions are asked from here on: a sum stands for its own question only."""
+    if was == now:
+        return rows
+    return {
+        line: row._replace(asked=carried(row.asked, was, now), recent=row.recent if now else ())
+        for line, row in rows.items()
+    }

@@ -23,6 +23,7 @@ __all__ = [
     "Said",
     "added",
     "asked",
+    "carried",
     "grown",
     "loudest",
     "question",
@@ -138,6 +139,19 @@ def added(
         if new >= height or (before.held >> place & 1 and 1_000 * new >= _LEAVE_MILLI * height):
             held |= 1 << place
     return Asked(tuple(sums) if any(sums) else (), held)
+
+
+def carried(before: Asked, was: Sequence[Question], now: Sequence[Question]) -> Asked:
+    """The sums where other questions are asked from here on: what is still asked goes on, whatever its dwell; the rest is new."""
+    if not before.sums:
+        return before
+    places = {one._replace(dwell=0): place for place, one in enumerate(was)}
+    sums, held = [], 0
+    for new, one in enumerate(now):
+        old = places.get(one._replace(dwell=0))
+        sums.append(0 if old is None else before.sums[old])
+        held |= 0 if old is None else (before.held >> old & 1) << new
+    return Asked(tuple(sums), held) if any(sums) else CALM
 
 
 def _are_mild(questions: Sequence[Question]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reachline.core import freeze, looking, offered
 from reachline.core.board import Board
+from reachline.core.counting import asked_anew
 from reachline.core.drill import acted
 from reachline.core.groups import Groups
 from reachline.core.hearing import Hearing, Told, named
@@ -116,7 +117,7 @@ class Ledger:
     def reconfigure(self, lines: Sequence[Line], rules: Rules, vantages: frozenset[VantageId], *, now_ms: int) -> None:
         """Other lines or rules, effective at the next tick; what a line *is* keeps its row through a rename."""
         was = {line.identity: line.id for line in self.lines.values()}
-        rows = self.rows
+        rows = asked_anew(self.rows, self.rules.questions, rules.questions)
         self.told, self.rules = _by_id(lines), rules
         names = {line: was.get(each.identity, LineId("")) for line, each in self.told.items()}
         self._follow(renamed(self.book, {old: new for new, old in names.items() if old}))
