@@ -56,7 +56,7 @@ static_resources:
       healthy_panic_threshold: {value: 33.4}
       locality_weighted_lb_config: {}
       update_merge_window: 0s
-      consistent_hashing_lb_config: {use_hostname_for_hashing: true, hash_balance_factor: 150}
+      consistent_hashing_lb_config: {hash_balance_factor: 150}
     load_assignment:
       cluster_name: payments
       policy:

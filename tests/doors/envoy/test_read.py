@@ -63,7 +63,15 @@ def test_a_policy_has_its_own_fields_and_what_the_endpoints_say(settings: Settin
     assert (policy.panic, policy.overprovision, policy.health_by_weight) == (33, 120, True)
     assert (policy.balance_factor, policy.hash_health) == (150, False)
     assert policy.localities == {HERE: 3, THERE: 1}
-    assert settings.clusters["payments"].hash_hostnames
+
+
+def test_hostnames_are_hashed_where_that_is_asked_for() -> None:
+    named = {"common_lb_config": {"consistent_hashing_lb_config": {"use_hostname_for_hashing": True}}}
+
+    assert one(cluster(type="STRICT_DNS", **named)).hash_hostnames
+    assert one(
+        balanced("maglev.v3.Maglev", consistent_hashing_lb_config={"use_hostname_for_hashing": True})
+    ).hash_hostnames
 
 
 def test_a_check_has_every_interval_and_what_is_asked(settings: Settings) -> None:

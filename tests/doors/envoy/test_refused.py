@@ -120,6 +120,10 @@ def named(name: str, **more: Any) -> dict[str, Any]:
         (cluster(common_lb_config={"healthy_panic_threshold": {"value": 101}}), "value", "from 0 to 100"),
         (cluster(common_lb_config={"consistent_hashing_lb_config": {"hash_balance_factor": 99}}), "balance_factor", "from 100"),
         (
+            cluster(common_lb_config={"consistent_hashing_lb_config": {"use_hostname_for_hashing": True}}),
+            "consistent_hashing_lb_config", "goes with type: STRICT_DNS",
+        ),
+        (
             cluster(common_lb_config={"zone_aware_lb_config": {"routing_enabled": {"value": 50}}}),
             "routing_enabled", "only 0 and 100",
         ),

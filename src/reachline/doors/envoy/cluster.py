@@ -85,6 +85,9 @@ def _with_common(common: Block, found: Cluster) -> Cluster:
         ignore_new_hosts_until_first_hc=common.flag("ignore_new_hosts_until_first_hc"),
         close_connections_on_host_set_change=common.flag("close_connections_on_host_set_change"),
     )
+    if common.has("consistent_hashing_lb_config") and found.hash_hostnames and found.type is not Type.STRICT_DNS:
+        rule = f"use_hostname_for_hashing goes with type: STRICT_DNS, not with {found.type.value}"
+        common.refuse("consistent_hashing_lb_config", rule, "give endpoints a hash_key in the metadata of envoy.lb")
     common.unsupported({"override_host_status": "there are no overridden hosts here"})
     common.done()
     return found
