@@ -48,6 +48,18 @@ def test_one_row_for_each_run_and_exit_code_one_where_a_limit_is_broken(
     assert rows[0]["limits"] == {"t_detect": False}
 
 
+def test_each_row_tells_what_all_runs_of_its_contender_prove_of_false_opens(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", file, "--scenario", "S2", "--contender", "oracle", "--seeds", "3", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    hours = sum(row["metrics"]["line_hours"] for row in rows)
+    assert [row["metrics"]["false_opens_at_most_per_1000_h"] for row in rows] == [
+        pytest.approx(1_000 * highest(0, hours), rel=1e-3)
+    ] * 3
+
+
 def test_a_table_ends_with_what_is_proven_of_false_opens(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", file, "--scenario", "S2", "--contender", "oracle", "--seeds", "1"]) == 0
 

@@ -49,6 +49,14 @@ class _Line(NamedTuple):
     broken: tuple[str, ...]
 
 
+class _Proved(NamedTuple):
+    """False opens of all runs of one contender, and how many there may be in 1 000 line-hours for all that was seen."""
+
+    trips: int
+    hours: float
+    most: float
+
+
 def command(
     file: Annotated[Path, typer.Argument(help="Scenarios, YAML.", metavar="FILE")],
     scenario: Annotated[list[str] | None, typer.Option(help="Only this one, by its id or how that begins.")] = None,
@@ -68,9 +76,10 @@ def command(
     with _quietly():
         rows = _ordered(_run(wanted, processes), wanted, names)
     lines = _lines(rows)
-    show(output, lines, _columns(), document=[_document(row) for row in rows])
+    proved = _proved(rows)
+    show(output, lines, _columns(), document=[_document(row, proved[row.contender]) for row in rows])
     if output is Output.TABLE:
-        print(*_bounds(rows), sep="\n")
+        print(*(_sentence(name, one) for name, one in proved.items()), sep="\n")
     if any(line.broken for line in lines):
         raise typer.Exit(1)
 
@@ -125,12 +134,13 @@ def _ordered(rows: Iterable[Row], wanted: Sequence[Job], names: Sequence[str]) -
     return sorted(rows, key=lambda row: (places[row.scenario], names.index(row.contender), row.seed))
 
 
-def _document(row: Row) -> dict[str, object]:
+def _document(row: Row, proved: _Proved) -> dict[str, object]:
+    metrics = {**row.metrics, "false_opens_at_most_per_1000_h": proved.most}
     return {
         "scenario": row.scenario,
         "contender": row.contender,
         "seed": row.seed,
-        "metrics": {name: _rounded(figure) for name, figure in row.metrics.items()},
+        "metrics": {name: _rounded(figure) for name, figure in metrics.items()},
         "limits": dict(row.limits),
         "ok": row.ok,
     }
@@ -156,18 +166,20 @@ def _lines(rows: Sequence[Row]) -> list[_Line]:
     ]
 
 
-def _bounds(rows: Sequence[Row]) -> list[str]:
+def _proved(rows: Sequence[Row]) -> dict[str, _Proved]:
     """For each contender, how often it opens a line that is well: what was seen, and what that proves."""
-    found = []
+    found = {}
     for name in dict.fromkeys(row.contender for row in rows):
         runs = [row for row in rows if row.contender == name]
         hours = sum(_value(run.metrics.get("line_hours")) for run in runs)
         trips = round(sum(_value(run.metrics.get("false_trips")) for run in runs))
-        most = 1_000 * highest(trips, hours)
-        found.append(
-            f"{name}: {trips} false opens in {hours:.1f} line-hours, at most {most:.3g} in 1 000 ({CONFIDENCE:.0%} sure)"
-        )
+        found[name] = _Proved(trips, hours, 1_000 * highest(trips, hours))
     return found
+
+
+def _sentence(name: str, one: _Proved) -> str:
+    seen = f"{one.trips} false opens in {one.hours:.1f} line-hours"
+    return f"{name}: {seen}, at most {one.most:.3g} in 1 000 ({CONFIDENCE:.0%} sure)"
 
 
 def _value(figure: Figure) -> float:
