@@ -29,6 +29,8 @@ _INSTANT_MOST: Final = 1e11
 _TTL_MOST: Final = 7 * 86_400.0
 _WAIT_MOST: Final = 86_400.0
 _FAULTS_MOST: Final = 10**9
+_CALLS_MOST: Final = 10_000
+"""In flight to one line from one client, and connections a second: beyond it, the number is no limit."""
 
 _HEALTHS: Final = {health.name.lower(): health for health in Health}
 _GATES: Final = {gate.name.lower(): gate for gate in Gate}
@@ -145,11 +147,16 @@ def _local(local: Mapping[str, object]) -> LocalRules:
         for name, default in (("open", usual.open_ms), ("open_cap", usual.open_cap_ms))
     }
     share = _number(local, "max_open", path, least=0.0, most=1.0, default=usual.max_open_milli / 1_000)
+    usual_share = usual.trial_calls_milli / 1_000
+    trial_share = _number(local, "trial_calls_share", path, least=0.0, most=1.0, default=usual_share)
     return LocalRules(
         failures=max(1, _count(local, "failures", path, most=1_000, default=usual.failures)),
         open_ms=waits["open"],
         open_cap_ms=max(waits["open"], waits["open_cap"]),
         max_open_milli=round(share * 1_000),
+        trial_calls=_count(local, "trial_calls", path, most=_CALLS_MOST, default=usual.trial_calls),
+        trial_calls_milli=round(1_000 * trial_share),
+        ramp_connects=max(1, _count(local, "ramp_connects", path, most=_CALLS_MOST, default=usual.ramp_connects)),
     )
 
 
