@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from reachline.core.offered import NOTHING, Offered, counted, told
 
+TICK_MS = 2_000
+
 
 def after(*ticks: int, row: Offered = NOTHING) -> Offered:
     """The rate after ticks of 2 s with so many calls each."""
-    now_ms = row.since_ms or 1_000
-    row = told(row, now_ms)
+    now_ms = max(row.since_ms, row.quiet_ms) or 1_000
+    row = told(row, now_ms, TICK_MS)
     for calls in ticks:
-        now_ms += 2_000
-        row = told(counted(row, calls), now_ms)
+        now_ms += TICK_MS
+        row = told(counted(row, calls), now_ms, TICK_MS)
     return row
 
 
@@ -26,9 +28,37 @@ def test_a_surge_is_followed_within_seconds_and_noise_is_not() -> None:
 
 
 def test_silence_keeps_the_rate() -> None:
-    steady = after(*[1_800] * 5)
+    silent = after(*[1_800] * 5, *[0] * 300)
 
-    assert told(steady, steady.since_ms + 600_000) == steady
+    assert (silent.rate, silent.level) == (900_000, 900_000)
+
+
+def test_calls_after_a_silence_are_not_held_to_be_all_of_its_calls() -> None:
+    silent = after(*[1_800] * 5, *[0] * 300)
+
+    assert after(1_800, row=silent).rate == 900_000
+    assert 800_000 < after(900, row=silent).rate < 900_000
+    assert after(*[900] * 20, row=silent).level <= 500_000
+
+
+def test_calls_of_a_silence_that_are_reported_together_are_no_surge() -> None:
+    silent = after(*[1_800] * 5, *[0] * 4)
+
+    assert after(5 * 1_800, row=silent).level == 900_000
+
+
+def test_a_call_now_and_then_is_no_silence() -> None:
+    assert after(*[1_800] * 5, *[1, 0, 0, 0, 0] * 20).level < 50_000
+
+
+def test_a_center_that_was_away_does_not_find_its_traffic_gone() -> None:
+    steady = after(*[1_800] * 5)
+    back_ms = steady.since_ms + 300_000
+
+    first = told(counted(steady, 9_000), back_ms, TICK_MS)
+
+    assert first.level == 900_000
+    assert told(counted(first, 1_800), back_ms + TICK_MS, TICK_MS).level == 900_000
 
 
 def test_clients_that_post_between_two_ticks_are_added_up() -> None:

@@ -153,7 +153,7 @@ class Ledger:
         steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
         wishes = [line for line, done in steps.items() if done.wants]
-        self.offered, self.asked = offered.told(self.offered, now_ms), offered.told(self.asked, now_ms)
+        self.offered, self.asked = (offered.told(one, now_ms, self.rules.tick_ms) for one in (self.offered, self.asked))
         load = self.offered.level
         self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=load, now_ms=now_ms))
         for line in touched:
