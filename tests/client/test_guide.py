@@ -61,7 +61,7 @@ def test_the_asynchronous_twin_runs_and_keeps_its_cache(peer: Peer, root: Path, 
 
 
 def test_calls_are_corrected_and_reported_as_told(peer: Peer, root: Path, tmp_path: Path) -> None:
-    first, _, corrected, reported, _ = blocks(root, "python")
+    first, _, corrected, reported, *_ = blocks(root, "python")
 
     run("\n".join([first, corrected, reported]), peer, root, tmp_path)
 

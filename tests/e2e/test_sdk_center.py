@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import reachline
-from reachline.client import Client
+from reachline.client import Client, Cluster
 from reachline.model import Gate, Health, Reading
 from reachline.testing.center import FrameAgent, RunningCenter, dead, good, running_center
 from reachline.testing.wait import until
@@ -87,6 +87,7 @@ def test_the_client_redoes_every_policy_to_the_weights_that_the_center_publishes
     async def run() -> None:
         async with both(tmp_path, document(policy)) as (center, client), center.agent() as agent:
             cluster = client.cluster("payments")
+            assert isinstance(cluster, Cluster)
             assert list(cluster.published.policy) == policy.strip("[]").split(", ")
             assert terms(cluster.published).is_grouped
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from reachline.client.backoff import pause
 from reachline.client.cache import load
@@ -24,9 +24,12 @@ from reachline.client.poll import PollCounts
 from reachline.client.post import PostCounts
 from reachline.client.thread import Background
 from reachline.client.waiting import Flag
-from reachline.errors import LocalProtocolError
+from reachline.errors import ConfigError, LocalProtocolError
 from reachline.model import Seconds
 from reachline.upstream import Cluster, ClusterStats
+
+if TYPE_CHECKING:
+    from reachline.upstream.kept import KeptCluster
 
 __all__ = ["Client", "ClientStats"]
 
@@ -72,23 +75,29 @@ class Client:
         self._rng = Random(options.seed)
         self._id = _client_id(options.name, self._rng)
         self._clusters: Final = {name: self._cluster(name) for name in options.clusters}
+        self._kept: Final = self._keep() if options.kept else {}
+        self._all: Final[Mapping[str, Cluster | KeptCluster]] = {**self._clusters, **self._kept}
         self._fill()
-        if options.token and (open_ones := [each.url for each in options.centers if not each.is_protected]):
+        if (
+            options.clusters
+            and options.token
+            and (open_ones := [each.url for each in options.centers if not each.is_protected])
+        ):
             _log.warning("token_sent_in_the_clear", extra={"centers": ", ".join(open_ones)})
         _CLIENTS.add(self)
 
-    def cluster(self, name: str) -> Cluster:
+    def cluster(self, name: str) -> Cluster | KeptCluster:
         """One of the clusters named at `connect`; LocalProtocolError for any other."""
         try:
-            return self._clusters[name]
+            return self._all[name]
         except KeyError:
-            known = ", ".join(self._clusters)
+            known = ", ".join(self._all)
             raise LocalProtocolError(f"cluster {name!r} was not named at connect(); known: {known}") from None
 
     @property
-    def clusters(self) -> Mapping[str, Cluster]:
+    def clusters(self) -> Mapping[str, Cluster | KeptCluster]:
         """All clusters named at `connect`, by name."""
-        return MappingProxyType(self._clusters)
+        return MappingProxyType(self._all)
 
     def stats(self) -> ClientStats:
         """A moment's figures; copies, so that they stand still."""
@@ -96,7 +105,7 @@ class Client:
         return ClientStats(
             client=self._id,
             is_running=driver is not None and not driver.ended.is_set,
-            clusters={name: each.stats() for name, each in self._clusters.items()},
+            clusters={name: each.stats() for name, each in self._all.items()},
             polls={name: replace(each.counts) for name, each in driver.pollers.items()} if driver else {},
             posts=replace(driver.poster.counts) if driver else PostCounts(),
         )
@@ -111,7 +120,7 @@ class Client:
                 self._run()
             if self._background is None:
                 return
-        for cluster in self._clusters.values():
+        for cluster in self._all.values():
             cluster.wake()
 
     def wait(self, timeout: Seconds) -> bool:
@@ -168,7 +177,7 @@ class Client:
         self._pid = os.getpid()
         self._rng = Random(f"{self._options.seed}/{self._pid}" if self._options.seed is not None else None)
         self._id = _client_id(self._options.name, self._rng)
-        for cluster in self._clusters.values():
+        for cluster in self._all.values():
             cluster.forked(Random(self._rng.random()))
 
     def _cluster(self, name: str) -> Cluster:
@@ -182,6 +191,23 @@ class Client:
             moved=self._hurry,
         )
 
+    def _keep(self) -> dict[str, KeptCluster]:
+        from reachline.upstream.kept import KeptCluster  # noqa: PLC0415  (only who keeps clusters needs it)
+
+        return {
+            name: KeptCluster(
+                settings,
+                clock=time.monotonic,
+                wall=time.time,
+                rng=Random(self._rng.random()),
+                patience=self._options.patience,
+                awaken=self.start,
+                stir=self._hurry,
+                hear=self._options.events,
+            )
+            for name, settings in self._options.kept.items()
+        }
+
     def _fill(self) -> None:
         """What is known without a center: the cache, else the lines of last resort."""
         for name, lines in self._options.static.items():
@@ -194,18 +220,19 @@ class Client:
 
     def _run(self) -> None:
         """Make and start driver and thread; the lock is held. A system without threads to spare only costs freshness."""
-        driver = Driver(
-            self._options,
-            self._clusters,
-            self._documents,
-            client=self._id,
-            rng=Random(self._rng.random()),
-            settled=self._settled,
-        )
         try:
+            driver = Driver(
+                self._options,
+                self._clusters,
+                self._documents,
+                client=self._id,
+                rng=Random(self._rng.random()),
+                settled=self._settled,
+                kept=self._kept,
+            )
             background = Background(driver.run, name="reachline", failed=self._fell)
             background.start()
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, ConfigError) as error:
             self._pause()
             _log.warning("client_thread_not_started", extra={"reason": str(error), "tries": self._falls})
             return
@@ -223,7 +250,7 @@ class Client:
             if self._is_closed:
                 return
             self._pause()
-        for cluster in self._clusters.values():
+        for cluster in self._all.values():
             cluster.sleep()
 
     def _stop(self, grace: Seconds) -> tuple[Driver, Background] | None:
@@ -232,7 +259,7 @@ class Client:
             self._is_closed = True
             driver, background = self._driver, self._background
             self._background = None
-        for cluster in self._clusters.values():
+        for cluster in self._all.values():
             cluster.retire()
         if driver is None or background is None:
             return None

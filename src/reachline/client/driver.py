@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reachline.client.cache import save
 from reachline.client.options import Options
@@ -17,6 +17,10 @@ from reachline.client.post import Poster
 from reachline.client.waiting import Flag
 from reachline.model import Seconds
 from reachline.upstream import Cluster
+
+if TYPE_CHECKING:
+    from reachline.client.keeping import Keeping
+    from reachline.upstream.kept import KeptCluster
 
 __all__ = ["Driver"]
 
@@ -42,12 +46,14 @@ class Driver:
         client: str,
         rng: Random,
         settled: Flag,
+        kept: Mapping[str, KeptCluster] | None = None,
     ) -> None:
+        """`clusters` are the center's, `kept` those that are kept here. ConfigError where these can no longer be followed."""
         self.ended: Final = Flag()
         """Set once everything is sent, saved and closed."""
         self._options, self._clusters, self._documents = options, clusters, documents
         self._settled: Final = settled
-        self._unsettled: Final = set(clusters)
+        self._unsettled: Final = set(clusters) | set(kept or ())
         self._moved: Final = asyncio.Event()
         self._stopping: Final = asyncio.Event()
         self._grace: Seconds = 0.0
@@ -80,12 +86,16 @@ class Driver:
             for name, cluster in clusters.items()
         }
 
+        self._keeping: Final = self._kept(kept, rng) if kept else None
+
     async def run(self) -> None:
         """Until `stop`; then post what is left within its grace, save, and close."""
         try:
             async with asyncio.TaskGroup() as group:
                 jobs = [poller.run() for poller in self.pollers.values()]
-                tasks = [group.create_task(job) for job in (*jobs, self.poster.run(), self._tend())]
+                jobs += [self.poster.run(), self._tend()] if self._clusters else []
+                jobs += self._keeping.jobs() if self._keeping else []
+                tasks = [group.create_task(job) for job in jobs]
                 await self._stopping.wait()
                 for task in tasks:
                     task.cancel()
@@ -97,9 +107,11 @@ class Driver:
             self._end()
 
     def hurry(self) -> None:
-        """A local breaker moved: post at once, and look at the timers again."""
+        """A local breaker moved, or an endpoint was ejected: post at once, and look at the timers again."""
         self.poster.hurry()
         self._moved.set()
+        if self._keeping is not None:
+            self._keeping.stir()
 
     def stop(self, grace: Seconds) -> None:
         """End the run, with this long to post what is left."""
@@ -111,6 +123,11 @@ class Driver:
         self.poster.abandon()
         for poller in self.pollers.values():
             poller.abandon()
+
+    def _kept(self, clusters: Mapping[str, KeptCluster], rng: Random) -> Keeping:
+        from reachline.client.keeping import Keeping  # noqa: PLC0415  (only who keeps clusters needs it)
+
+        return Keeping(clusters, rng=Random(rng.random()), settled=self._on_settled)
 
     async def _tend(self) -> None:
         """Turn breakers when they are due, name stale lists, keep the cache."""

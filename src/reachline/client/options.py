@@ -6,24 +6,30 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
-from typing import Final, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 from urllib.parse import urlsplit
 
 from reachline.errors import ConfigError, Problem
 from reachline.model import LineId, Seconds
 from reachline.upstream.listing import LineList, Listed, target
 
-__all__ = ["DEFAULT_CENTER", "CenterAddress", "Options", "Settings", "Static", "checked"]
+if TYPE_CHECKING:
+    from reachline.upstream.settings import ClusterSettings
+
+__all__ = ["DEFAULT_CENTER", "CenterAddress", "Clusters", "Options", "Settings", "Static", "checked"]
 
 DEFAULT_CENTER: Final = "http://127.0.0.1:7680"
 
 Static = Mapping[str, Sequence[str] | Mapping[str, int]]
 """Lines of last resort by cluster: addresses, or addresses with weights."""
+Clusters = str | Sequence[str] | Mapping[str, object]
+"""Names of clusters that a center judges; or by name the settings of one that is kept in process, an Envoy cluster, the path of an
+Envoy file, or None: the center's."""
 
 _PLACE: Final = "connect()"
 _CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -44,6 +50,7 @@ _KINDS: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "patience": _SECONDS,
     "local_breaker": (bool, "must be True or False"),
     "seed": (int | None, "must be a whole number"),
+    "events": (Callable, "must be a function of one event"),  # type: ignore[dict-item]  # isinstance takes it
 }
 """What each setting may be, for callers without a type checker."""
 _NUMBERS: Final = frozenset({"wait", "patience", "seed"})
@@ -83,6 +90,9 @@ class Options:
     patience: Seconds = 1.0
     local_breaker: bool = True
     seed: int | None = None
+    kept: Mapping[str, ClusterSettings] = field(default_factory=dict)
+    """Clusters that are kept in process; `clusters` are the center's."""
+    events: Callable[[Mapping[str, object]], None] | None = None
 
 
 class Settings(TypedDict, total=False):
@@ -108,13 +118,15 @@ class Settings(TypedDict, total=False):
     """Whether failures seen here take a line out here at once (True)."""
     seed: int | None
     """Of every chance in this client, for tests that must repeat (None: the system's)."""
+    events: Callable[[Mapping[str, object]], None]
+    """Hears each event of checks and outlier detection of clusters kept in process, as Envoy writes it (nobody)."""
 
 
-def checked(center: str | Sequence[str], clusters: str | Sequence[str], settings: Settings) -> Options:
+def checked(center: str | Sequence[str], clusters: Clusters, settings: Settings) -> Options:
     """Options from the arguments of `connect`; ConfigError with every problem found."""
     problems = [_unknown(name) for name in settings if name not in Settings.__annotations__]
     settings = _fitting(settings, problems)
-    names = _clusters(_texts("clusters", clusters, problems), problems)
+    names, kept = _named(clusters, problems)
     centers = _centers(_texts("center", center, problems), problems)
     wait, patience = settings.get("wait", 5.0), settings.get("patience", 1.0)
     for path, seconds in (("wait", wait), ("patience", patience)):
@@ -135,6 +147,8 @@ def checked(center: str | Sequence[str], clusters: str | Sequence[str], settings
         patience=patience,
         local_breaker=settings.get("local_breaker", True),
         seed=settings.get("seed"),
+        kept=kept,
+        events=settings.get("events"),
     )
     if problems:
         raise ConfigError(*problems)
@@ -192,6 +206,23 @@ def _center(url: str, problems: list[Problem]) -> CenterAddress | None:
         is_tls = parts.scheme == "https"
         return CenterAddress(url, host, port or _PORTS[parts.scheme], is_tls, parts.path.rstrip("/"))
     return None
+
+
+def _named(clusters: Clusters, problems: list[Problem]) -> tuple[tuple[str, ...], dict[str, ClusterSettings]]:
+    """(names of clusters that a center judges, settings of those kept here)."""
+    if not isinstance(clusters, Mapping):
+        return _clusters(_texts("clusters", clusters, problems), problems), {}
+    names = _clusters(_texts("clusters", tuple(clusters), problems), problems)
+    documents = {name: document for name, document in clusters.items() if document is not None and name in names}
+    if not documents:
+        return names, {}
+    from reachline.upstream.reading import read  # noqa: PLC0415  (only who keeps clusters needs all of that)
+
+    try:
+        return tuple(name for name in names if name not in documents), read(documents, place=_PLACE)
+    except ConfigError as error:
+        problems += error.problems
+        return names, {}
 
 
 def _clusters(names: Sequence[str] | None, problems: list[Problem]) -> tuple[str, ...]:

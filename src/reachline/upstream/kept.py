@@ -17,7 +17,7 @@ from reachline.core.outlier_events import Saw
 from reachline.core.pick import elsewhere
 from reachline.core.pick.slow import due_ms
 from reachline.members import Membership, Update
-from reachline.model import Failure, LineId, Seconds
+from reachline.model import Failure, LineId, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.eventlog import EventLog, Hear
 from reachline.upstream.judged import Judged, Moved
@@ -161,6 +161,11 @@ class KeptCluster:
         with self._lock:
             judged = self._judged
             return counted(judged.roll, judged.outliers, judged.memory, judged.counts, dropped=dropped)
+
+    @property
+    def version(self) -> Version | None:
+        """None: no center counts the versions of what is kept here."""
+        return None
 
     @property
     def is_stale(self) -> bool:
