@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-whole test-aside check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
-        $(addprefix bench-,$(BENCHES)) bench-parts lock wheel clean envoy
+        $(addprefix bench-,$(BENCHES)) bench-decisions bench-parts lock wheel clean envoy
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -94,6 +94,10 @@ bench: $(addprefix bench-,$(BENCHES)) ## every benchmark that exists
 $(addprefix bench-,$(BENCHES)): bench-%: setup-dev
 	@if [ -f benchmarks/$*.py ]; then $(BIN)/python -m benchmarks.$* $(ARGS); \
 	else echo "bench-$*: not built yet (benchmarks/$*.py)"; fi
+
+# Apart from the others, and from `bench`: hours of computing whose outcome is the same on any machine. It goes on where it stopped.
+bench-decisions: setup-dev ## contenders, scenario by scenario: docs/benchmarks/decisions.md (ARGS="--part blocking --seeds 2 --write-docs")
+	$(BIN)/python -m benchmarks.decisions $(ARGS)
 
 # The neighbours it is measured beside, as root; one that is missing leaves its cells empty.
 bench-probe: bench-parts

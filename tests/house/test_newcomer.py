@@ -29,6 +29,7 @@ TARGETS = [
     "bench",
     "bench-probe",
     "bench-decide",
+    "bench-decisions",
     "bench-journal",
     "bench-sdk",
     "bench-xds",
