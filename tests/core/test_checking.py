@@ -275,6 +275,16 @@ def test_an_event_as_the_binary_wrote_it(event: CheckEvent, said: str) -> None:
     assert told_of == json.loads(f'{{"health_checker_type":"HTTP",{HOST},{said},{END}}}')
 
 
+def test_the_log_of_a_grpc_check_has_no_status_of_http() -> None:
+    event = CheckEvent(Happened.FAILURE, Fault.ACTIVE, status=200)
+
+    told_of = as_envoy(event, checker="GRPC", host="127.0.0.1", port=1, cluster="c", timestamp="")
+
+    assert told_of["health_check_failure_event"] == {
+        "failure_type": "ACTIVE", "first_check": False, "http_status_code": 0,
+    }  # fmt: skip
+
+
 verdicts = st.sampled_from(
     (PASS, Verdict(degraded=True), BAD, RETRIABLE, CLOSED, SILENT, Verdict(Fault.ACTIVE, excluded=True))
 )

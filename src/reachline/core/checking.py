@@ -202,7 +202,8 @@ def as_envoy(
             told["failure_type"] = event.fault.value
             if event.what is Happened.FAILURE:
                 told["first_check"] = event.first
-            told["http_status_code"] = event.status
+            # A gRPC check has a status of HTTP too, but Envoy writes it of HTTP checks only.
+            told["http_status_code"] = event.status if checker == "HTTP" else 0
         case Happened.ADD_HEALTHY:
             told["first_check"] = event.first
         case _:
