@@ -90,7 +90,18 @@ os.register_at_fork(after_in_child=BUDGET.renew)
 class Tries:
     """The tries of one call, made one after the other: `begin`, end it, `again`, and from the start. Written by its one caller."""
 
-    __slots__ = ("_budget", "_choice", "_cluster", "_is_idempotent", "_key", "_most", "_subset", "_tried", "until")
+    __slots__ = (
+        "_avoided",
+        "_budget",
+        "_choice",
+        "_cluster",
+        "_is_idempotent",
+        "_key",
+        "_most",
+        "_subset",
+        "_tried",
+        "until",
+    )
 
     until: Seconds | None
     """The deadline, on the monotonic clock."""
@@ -104,6 +115,7 @@ class Tries:
         deadline = plan.get("deadline")
         self.until = None if deadline is None else time.monotonic() + deadline
         self._tried: tuple[Pick, ...] = ()
+        self._avoided: tuple[Pick, ...] = ()
         self._choice: Pick | None = None
 
     def begin(self) -> Attempt:
@@ -126,12 +138,27 @@ class Tries:
         wait = self._budget.wait(len(self._tried) - 1)
         if self.until is not None and time.monotonic() + wait >= self.until:
             return None
-        self._choice = self._cluster.another(self._tried, self._key, self._subset)
+        self._choice = self._other()
         if self._choice is None:
             return None
         is_paid = self._budget.spend()
         self._cluster.tally.retried(is_paid=is_paid)
         return wait if is_paid else None
+
+    def elsewhere(self, call: Attempt) -> bool:
+        """Whether the next `begin` has another line than this call, which was never made; if there is none, it has the same.
+
+        That is no retry: nobody was asked twice.
+        """
+        if call.pick is None:
+            return False
+        self._avoided = (*self._avoided, call.pick)
+        found = self._other()
+        self._choice = found or call.pick
+        return found is not None
+
+    def _other(self) -> Pick | None:
+        return self._cluster.another(self._tried + self._avoided, self._key, self._subset)
 
 
 class Try:

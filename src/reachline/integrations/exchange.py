@@ -1,0 +1,146 @@
+"""One HTTP request through a cluster: which line, how often, and how it ended. What all adapters share; it knows no library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, cast
+from urllib.parse import urlsplit
+
+from reachline.model import Failure, Seconds
+from reachline.upstream import Cluster, Pick
+from reachline.upstream.attempt import Attempt
+from reachline.upstream.kept import KeptCluster
+from reachline.upstream.outcome import failure_of
+from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries
+
+__all__ = ["Exchange", "Later", "Lines", "Route", "aim", "is_proxy"]
+
+_SHORTEST: Final[Seconds] = 0.001
+
+AnyCluster = Cluster | KeptCluster
+
+
+class Lines(Protocol):
+    """A client, as `connect` and `connect_sync` return it."""
+
+    @property
+    def clusters(self) -> Mapping[str, AnyCluster]:
+        """By name."""
+
+
+class Later(Exception):  # noqa: N818 - a signal between an adapter and its library's connecting
+    """The line takes no new connection now, for it returns and has had its fifty of this second."""
+
+
+class Route:
+    """What an adapter was told once: whose lines, and what holds for every request that says nothing else."""
+
+    def __init__(
+        self, lines: Lines, *, tries: int = TRIES, deadline: Seconds | None = None, keep_host: bool = False
+    ) -> None:
+        self._clusters: Final = {name.lower(): each for name, each in lines.clusters.items()}
+        self._usual: Final = Plan(tries=tries, deadline=deadline)
+        self.keep_host: Final = keep_host
+        """Whether the far side is told the name in the URL, not the line's own."""
+
+    def exchange(self, host: str, method: str, said: object, *, is_replayable: bool) -> Exchange | None:
+        """One request's, or None where `host` is no cluster of ours: then the library does what it always does.
+
+        `said` is what the caller attached to this request: a `Plan`. A body that cannot be sent twice is sent once.
+        """
+        cluster = self._clusters.get(host.lower())
+        if cluster is None:
+            return None
+        own = cast(Plan, said) if isinstance(said, Mapping) else Plan()
+        plan = {"idempotent": method.upper() in IDEMPOTENT, **self._usual, **own}
+        plan["idempotent"] = bool(plan["idempotent"]) and is_replayable
+        return Exchange(Tries(cluster, cast(Plan, plan)))
+
+
+class Exchange:
+    """One request from its first try to the end of its answer. Written by the one thread or task that makes it."""
+
+    __slots__ = ("_is_ended", "_is_paced", "_tries", "call")
+
+    call: Attempt
+    """The present try."""
+
+    def __init__(self, tries: Tries) -> None:
+        self._tries: Final = tries
+        self._is_paced, self._is_ended = True, True
+
+    def begin(self) -> Pick | None:
+        """The line of the next try; None where the cluster has none: then the request goes where its URL says."""
+        self.call, self._is_ended = self._tries.begin(), False
+        return self.call.pick
+
+    @property
+    def limit(self) -> Callable[[], None] | None:
+        """To be called before a new connection is made, which raises `Later` if it must not be; None where any may."""
+        pick = self.call.pick
+        return self._ask if self._is_paced and pick is not None and pick.care is not None else None
+
+    def timeout(self, usual: Seconds | None) -> Seconds | None:
+        """The caller's own timeout, or what is left of the deadline if that is less."""
+        left = self.call.remaining
+        if left is None:
+            return usual
+        # 0 is no timeout to a socket, but a promise not to wait.
+        left = max(left, _SHORTEST)
+        return left if usual is None else min(usual, left)
+
+    def failed(self, error: BaseException) -> Seconds | None:
+        """A try has raised: how long to wait before the next one, or None where the error is the caller's."""
+        if self._is_ended:  # it never began: the call is shed
+            return None
+        if isinstance(error, Later):
+            self.call.fail("agent")
+            self._end(None)
+            self._is_paced = self._tries.elsewhere(self.call)
+            return 0.0
+        self._end(error)
+        return self._tries.again(self.call) if isinstance(error, Exception) else None
+
+    def answered(self, status: int) -> Seconds | None:
+        """A try is answered: how long to wait before the next one, or None where this is the answer. Then it is to be `ended`."""
+        call = self.call
+        call.answered()
+        call.status(status)
+        if not call.is_retryable:
+            return None
+        self._end(None)
+        return self._tries.again(call)
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """The answer was read to its end, or given up, or broke off by `error`. Only the first time counts."""
+        if self._is_ended:
+            return
+        # A status was answered, so the line carried that much; a body that breaks off is the line's failure all the same.
+        failure = None if error is None else failure_of(error)
+        if failure is not None and failure is not Failure.AGENT:
+            self.call.fail(failure)
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        self._is_ended = True
+        self.call.__exit__(None if error is None else type(error), error, None)
+
+    def _ask(self) -> None:
+        pick = self.call.pick
+        if pick is not None and pick.care is not None and not pick.care.may_connect():
+            raise Later(pick.line)
+
+
+def aim(pick: Pick, scheme: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port to call a line by; a line that names no scheme of HTTP is called by the request's own."""
+    parts = urlsplit(pick.url)
+    if parts.scheme in ("http", "https") and parts.hostname:
+        return parts.scheme, parts.hostname, parts.port
+    if pick.address is None:
+        return scheme, pick.target, None
+    return scheme, *pick.address
+
+
+def is_proxy(via: str) -> bool:
+    """Whether a line is reached by way of another machine."""
+    return via not in ("", "direct")
