@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +74,10 @@ def test_void_readings_are_left_alone() -> None:
     assert held(reading(p50_us=61_000), void, CALM).p50_us == 61_000
 
 
-def test_each_vantage_line_and_kind_is_held_by_itself_and_forgotten_with_its_line() -> None:
+@pytest.mark.parametrize(("lines", "vantages"), [((), (VANTAGE,)), ((LINE,), ())])
+def test_each_vantage_line_and_kind_is_held_by_itself_and_forgotten_with_its_line_or_vantage(
+    lines: Sequence[LineId], vantages: Sequence[VantageId]
+) -> None:
     settling = Settling()
     slower = reading(p50_us=61_000)
     settling.settled(VANTAGE, [(LINE, reading())], CALM)
@@ -83,7 +88,7 @@ def test_each_vantage_line_and_kind_is_held_by_itself_and_forgotten_with_its_lin
         settling.settled(VANTAGE, [(LineId("payments/b"), slower)], CALM),
         settling.settled(VANTAGE, [(LINE, slower._replace(kind=Kind.HTTP))], CALM),
     ]
-    settling.keep(frozenset())
+    settling.keep(lines, vantages)
     anew = settling.settled(VANTAGE, [(LINE, slower)], CALM)
 
     assert same[0][1].p50_us == reading().p50_us

@@ -183,11 +183,12 @@ class Owner:
         """Agents came or went: the quorum follows where the document names none."""
         now_ms = self._board.clock()
         joined = self._board.roster.members(now_ms)
-        for scope, ledger in self._ledgers.items():
-            wanted = self._named.get(scope) or joined
-            if ledger.poll.vantages != wanted:
-                self._append(Members(scope=scope, at_ms=now_ms, vantages=wanted))
-                ledger.members(wanted)
+        counting = {scope: self._named.get(scope) or joined for scope in self._ledgers}
+        if moved := [scope for scope, ledger in self._ledgers.items() if ledger.poll.vantages != counting[scope]]:
+            self._settling.keep(self._scopes.keys(), joined)
+        for scope in moved:
+            self._append(Members(scope=scope, at_ms=now_ms, vantages=counting[scope]))
+            self._ledgers[scope].members(counting[scope])
         self._board.readings.members(self._board.roster.localities(), now_ms)
         self._stream.agents()
         self._wake.set()
@@ -221,7 +222,7 @@ class Owner:
         self._named = {scope: wanted.vantages for scope, wanted in compiled.items()}
         self._board.readings.keep(frozenset(self._scopes))
         self._board.log.incidents.keep(frozenset(self._scopes))
-        self._settling.keep(self._scopes.keys())
+        self._settling.keep(self._scopes.keys(), self._board.roster.members(self._board.clock()))
 
     def _change(self, ledger: Ledger, wanted: Compiled, now_ms: int) -> None:
         vantages = wanted.vantages or ledger.poll.vantages

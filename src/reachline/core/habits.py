@@ -101,6 +101,13 @@ class Habits:
         found.known = {line: self.known[old] for line, old in names.items() if old in self.known}
         return found
 
+    def keep(self, vantages: frozenset[VantageId]) -> None:
+        """Forget what all others said; what was learnt of it stays known."""
+        self.said = {
+            line: {kind: {name: one for name, one in told.items() if name in vantages} for kind, told in kinds.items()}
+            for line, kinds in self.said.items()
+        }
+
     def restore(self, said: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         """Take what a checkpoint has of them."""
         self.said = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reachline.core import freeze, looking, offered
+from reachline.core import freeze, leaving, looking, offered
 from reachline.core.board import Board
 from reachline.core.counting import asked_anew
 from reachline.core.drill import acted
@@ -112,7 +112,7 @@ class Ledger:
 
     def members(self, vantages: frozenset[VantageId]) -> None:
         """Who counts for the quorum from now on."""
-        self.poll.vantages = vantages
+        leaving.members(self.poll, vantages, self.rules.quorum.fresh_ms)
 
     def reconfigure(self, lines: Sequence[Line], rules: Rules, vantages: frozenset[VantageId], *, now_ms: int) -> None:
         """Other lines or rules, effective at the next tick; what a line *is* keeps its row through a rename."""

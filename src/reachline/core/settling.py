@@ -61,9 +61,10 @@ class Settling:
             found.append((line, now))
         return tuple(found)
 
-    def keep(self, lines: Collection[LineId]) -> None:
-        """Forget all others."""
-        self._taken = {key: reading for key, reading in self._taken.items() if key[1] in lines}
+    def keep(self, lines: Collection[LineId], vantages: Collection[VantageId]) -> None:
+        """Forget all other lines, and what all other vantages said."""
+        taken = self._taken.items()
+        self._taken = {key: reading for key, reading in taken if key[1] in lines and key[0] in vantages}
 
 
 def held(now: Reading, last: Reading, calm: Calm) -> Reading:
