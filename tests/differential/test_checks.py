@@ -214,7 +214,7 @@ def health_server(statuses: list[int]) -> Iterator[int]:
     handler = grpc.method_handlers_generic_handler(
         "grpc.health.v1.Health", {"Check": grpc.unary_unary_rpc_method_handler(check)}
     )
-    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=(handler,))
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[handler])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

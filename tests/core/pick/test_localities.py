@@ -8,6 +8,7 @@ import pytest
 from reachline.core.pick import Member, Memory, Policy, build
 from reachline.core.pick.localities import WHOLE, Zones, effective, zones
 from reachline.core.pick.policy import Zoning
+from reachline.core.pick.ring import Ring
 from reachline.model import Health, Locality
 
 A, B, C = (Locality(zone=name) for name in "abc")
@@ -152,3 +153,23 @@ def test_weights_of_localities_and_zones_exclude_each_other() -> None:
         Policy(localities={A: 1}, zoning=home(a=1))
     with pytest.raises(ValueError, match="a locality's weight is 0 or more, not -1"):
         Policy(localities={A: -1})
+
+
+def test_as_envoy_a_ring_keeps_the_share_of_a_locality_where_nobody_is_well() -> None:
+    policy = Policy(name="ring_hash", localities={A: 1, B: 3}, ring_least=100, hash_health=False)
+    some = members((A, 2, 0), (B, 0, 2))
+
+    without, own = (
+        sum(map(len, ring_of(some, each)))
+        for each in (policy, Policy(name="ring_hash", localities={A: 1, B: 3}, ring_least=100))
+    )
+
+    assert without == 26, "an eighth each: thirteen points of a hundred and four"
+    assert own == 100
+
+
+def ring_of(some: list[Member[str]], policy: Policy) -> list[list[str]]:
+    """The ring's owners in order."""
+    picker = build(some, policy, Memory(), random.Random(1))
+    assert isinstance(picker, Ring)
+    return [picker._owners]

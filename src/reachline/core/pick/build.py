@@ -214,7 +214,11 @@ def _hashed(rank: _Rank[T], members: Sequence[Member[T]], ways: _Ways, *, health
         for at, each in by_locality(members).items()
         if (weight := weigh(at, len(each)) if healths else float(policy.localities.get(at, 0))) > 0
     ]
-    whole = sum(weight for _, weight in known)
+    if healths:
+        whole = sum(weight for _, weight in known)
+    else:
+        # As in Envoy: also of localities of which nobody is eligible; shares then sum to less than 1, and rings are smaller.
+        whole = sum(float(policy.localities.get(at, 0)) for at in by_locality(rank.members))
     chosen, shares = [], []
     for each, weight in known:
         total = sum(at_once[member.key] for member in each)
