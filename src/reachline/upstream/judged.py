@@ -26,6 +26,11 @@ _SAWS: Final = {
     Column.OK: Saw.ANSWERED, Column.ERRORS: Saw.FAILED, Column.LATE: Saw.TIMEOUT, Column.FAILED: Saw.UNCONNECTED,
 }  # fmt: skip
 """What a call's end shows outlier detection, as Envoy's router tells it: a reset is of our own side there too."""
+_SHOWN: Final = tuple(_SAWS.get(each) for each in Column)
+"""By place, as the tally's columns: an enum's hash costs as much as a pick on Python 3.11, and so does the look-up of a member."""
+_OK: Final = Column.OK
+_NONE: Final = Column.NONE
+_CONNECTED: Final = Saw.CONNECTED
 _SETTLE_MS: Final = 1_000
 """Between two looks at averages that fade."""
 
@@ -52,6 +57,8 @@ class Judged:
         self.restart_ms: int | None = None
         """When slow start wants another picker."""
         self._settings: Final = settings
+        self._averages: Final = settings.policy.name == "peak_ewma"
+        """Whether anybody reads how long answers take: averages cost a fifth of an attempt."""
         self._settled_ms = now_ms
         self.begin_anew(seed, now_ms)
 
@@ -67,11 +74,6 @@ class Judged:
         """Nobody will turn ejections back any more: there are none."""
         self.outliers = None
         self._readmit(now_ms)
-
-    @property
-    def splits(self) -> bool:
-        """Whether connects are counted apart from answers."""
-        return self.outliers is not None and self.outliers.rules.split_external_local_origin_errors
 
     def ejected(self) -> frozenset[str]:
         """Endpoints that are out by outlier detection, by `address:port`."""
@@ -97,29 +99,35 @@ class Judged:
 
     def began(self, key: str) -> None:
         """A call to an endpoint begins, by what its calls are counted by."""
-        began(self.memory.load(key))
+        load = self.memory.loads.get(key)
+        if load is None:
+            load = self.memory.load(key)
+        if self._averages:
+            began(load)
+        else:
+            load.active += 1
 
     def ended(self, key: str, column: Column, elapsed: Seconds, now_ms: int, *, patience: Seconds) -> None:
         """That call has ended."""
         load = self.memory.loads.get(key)
         if load is None:
             return
-        if column is Column.NONE:
-            left(load)
+        if self._averages and column is not _NONE:
+            ended(load, elapsed * 1e6, now_ms, failed=column is not _OK, patience_us=patience * 1e6)
         else:
-            ended(load, elapsed * 1e6, now_ms, failed=column is not Column.OK, patience_us=patience * 1e6)
+            left(load)
 
     def called(self, key: str, column: Column, elapsed: Seconds | None, code: int | None, now_ms: int) -> Moved:
         """What a whole call came to, for outlier detection."""
-        if self.outliers is None or column is Column.NONE:
+        outliers, shown = self.outliers, _SHOWN[column]
+        if outliers is None or shown is None:
             return NOTHING
-        took_us = None if elapsed is None or column is not Column.OK else int(elapsed * 1e6)
-        found = self.saw(key, _SAWS[column], now_ms, code=code, took_us=took_us)
-        if code is not None and self.splits:
+        took_us = None if elapsed is None or column is not _OK else int(elapsed * 1e6)
+        events = outliers.saw(key, shown, now_ms, code=code, took_us=took_us)
+        if code is not None and outliers.rules.split_external_local_origin_errors:
             # Who answers was reached. (Envoy hears of that once a connection.)
-            more = self.saw(key, Saw.CONNECTED, now_ms)
-            found = Moved(found.is_moved or more.is_moved, found.events + more.events)
-        return found
+            events += outliers.saw(key, _CONNECTED, now_ms)
+        return self._obeyed(events, now_ms) if events else NOTHING
 
     def saw(self, key: str, saw: Saw, now_ms: int, *, code: int | None = None, took_us: int | None = None) -> Moved:
         """One thing seen of an endpoint."""
@@ -132,7 +140,7 @@ class Judged:
         found = NOTHING
         if self.outliers is not None and self.outliers.deadline() <= now_ms:
             found = self._obeyed(self.outliers.turn(now_ms), now_ms)
-        if self._fades and now_ms >= self._settled_ms + _SETTLE_MS:
+        if self._averages and now_ms >= self._settled_ms + _SETTLE_MS:
             settle(self.memory.loads.values(), now_ms)
             self._settled_ms = now_ms
         restarts = self.restart_ms is not None and self.restart_ms <= now_ms
@@ -143,13 +151,9 @@ class Judged:
         moments = [] if self.outliers is None else [self.outliers.deadline()]
         if self.restart_ms is not None:
             moments.append(self.restart_ms)
-        if self._fades:
+        if self._averages:
             moments.append(self._settled_ms + _SETTLE_MS)
         return min(moments, default=None)
-
-    @property
-    def _fades(self) -> bool:
-        return self._settings.policy.name == "peak_ewma"
 
     def _readmit(self, now_ms: int) -> tuple[Event, ...]:
         """Tell outlier detection who is here now, and obey what it remembers of them."""

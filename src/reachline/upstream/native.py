@@ -175,7 +175,7 @@ def _locality(block: Block, name: str) -> Locality | None:
 
 
 def _place(text: str) -> Locality:
-    return Locality(*text.split("/", 2))
+    return Locality(**dict(zip(("region", "zone", "sub_zone"), text.split("/", 2), strict=False)))
 
 
 def _localities(block: Block, members: tuple[Member, ...]) -> Mapping[Place, int]:

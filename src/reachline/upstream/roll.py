@@ -154,8 +154,9 @@ class Roll:
 
     def eject_only(self, keys: Collection[str], now_ms: int) -> None:
         """These are out, and no others."""
-        for key in self._rows:
-            self.eject(key, key in keys, now_ms)
+        for row in self._rows.values():
+            if row.is_ejected or row.key in keys:
+                self.eject(row.key, row.key in keys, now_ms)
 
     def _unchecked(self, member: Member) -> Check | None:
         if self._settings.check is None or member.check.is_off:

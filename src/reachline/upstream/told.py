@@ -47,7 +47,7 @@ class Told(NamedTuple):
     active: int
     """Calls of this process under way."""
     latency: Seconds | None
-    """Peak-sensitive average of its answers; None while nothing is known."""
+    """Peak-sensitive average of its answers, which `peak_ewma` keeps; None while nothing is known."""
 
 
 def explained(

@@ -42,21 +42,27 @@ def ended(
     decay_ms: int = DECAY_MS,
 ) -> None:
     """A call has ended after `elapsed_us`; of a failure that was faster than `patience_us`, after that long."""
-    load.active = max(load.active - 1, 0)
-    sample = max(elapsed_us, patience_us) if failed else max(elapsed_us, 0.0)
+    if load.active > 0:
+        load.active -= 1
+    sample = max(0.0, elapsed_us)
+    if failed and sample < patience_us:
+        sample = patience_us
     if sample >= load.latency_us:
         load.latency_us = sample
     else:
-        kept = exp(-max(now_ms - load.stamp_ms, 0) / decay_ms)
+        age_ms = now_ms - load.stamp_ms
+        kept = exp(-age_ms / decay_ms) if age_ms > 0 else 1.0
         load.latency_us = load.latency_us * kept + sample * (1.0 - kept)
-    load.stamp_ms = max(now_ms, load.stamp_ms)
+    load.stamp_ms = max(load.stamp_ms, now_ms)
     _cost(load)
 
 
 def left(load: Load) -> None:
     """A call has ended that says nothing of how long the endpoint takes: cancelled early, or our own fault."""
-    load.active = max(load.active - 1, 0)
-    _cost(load)
+    if load.active > 0:
+        load.active -= 1
+    if load.latency_us or load.cost:
+        _cost(load)
 
 
 def settle(loads: Iterable[Load], now_ms: int, *, decay_ms: int = DECAY_MS) -> None:
