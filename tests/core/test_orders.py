@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reachline.core.explain import explain
 from reachline.core.ledger import Closed, Ledger
-from reachline.core.orders import NOBODY, Action, Order, covers, placed, renamed
+from reachline.core.orders import NOBODY, Action, Order, covering, covers, named, obeyed, placed, renamed
 from reachline.core.rules import BreakerRules, FaultRules, Limit, Rules, with_tables
 from reachline.core.telling import text
 from reachline.model import Counts, Gate, Health, Kind, Line, LineId, Outcome, Reading, Role, Version
@@ -289,6 +289,28 @@ def test_a_target_is_a_line_all_its_origins_a_cluster_a_provider_or_a_group(targ
     line = replace(builders.line("a", origin="az1"), provider="p1", groups=("f", "g"))
 
     assert covers(target, line) is names
+
+
+def test_lines_and_orders_find_each_other_whichever_is_looked_up() -> None:
+    lines = [
+        replace(builders.line(name, origin=origin), provider=provider, groups=groups)
+        for name, origin, provider, groups in (
+            ("a", "az1", "p1", ("f",)), ("a", "az2", "p2", ("f", "f")), ("b", "", "", ()), ("p1", "", "p1", ("p1",)),
+        )
+    ]  # fmt: skip
+    targets = ("payments/a", "payments/a@az2", "payments", "provider:p1", "group:f", "provider:", "group:p1", "p1", "x")
+    book = NOBODY
+    for number, target in enumerate(targets, 1):
+        book = placed(book, ordered(Action.WEIGHT, target, number=number))
+
+    known = named(lines)
+    _, wanted = obeyed(book, {line.id: line for line in lines}, ("weighted",))
+
+    for target in targets:
+        assert known.get(target, ()) == tuple(line for line in lines if covers(target, line))
+    for line in lines:
+        assert wanted[line.id].weight == max(order.number for order in covering(book, line))
+    assert "provider:" not in known
 
 
 def test_an_order_follows_a_renamed_line_and_takes_in_a_line_that_joins() -> None:

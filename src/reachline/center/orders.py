@@ -17,7 +17,7 @@ from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.owner import LOCAL, Owner, Principal
 from reachline.core.ledger import Ledger
-from reachline.core.orders import Action, Order, reaches
+from reachline.core.orders import Action, Order, named
 from reachline.core.preview import Foreseen, foreseen
 from reachline.core.twin import twin
 from reachline.model import Line, LineId, Scope, Seconds
@@ -55,6 +55,8 @@ class Orders:
                 known = self._given.get(order.number) or Given(order=order, scopes=())
                 scopes = tuple(dict.fromkeys((*known.scopes, scope)))
                 self._given[order.number] = replace(known, order=order, scopes=scopes)
+        self._named: dict[Scope, tuple[Mapping[LineId, Line], Mapping[str, tuple[Line, ...]]]] = {}
+        """By scope: its lines, and which of them each target names."""
         self.giving = asyncio.Lock()
         """Guards nothing but the order of requests, those for drills too: what one foresees holds when it is carried out."""
 
@@ -199,7 +201,7 @@ class Orders:
 
     def found(self, target: str) -> dict[Scope, tuple[Line, ...]]:
         """The lines that a target names, by scope; 404 with the nearest names where there are none."""
-        found = {scope: lines for scope, ledger in self._ledgers() if (lines := reaches(target, ledger.told.values()))}
+        found = {scope: lines for scope, ledger in self._ledgers() if (lines := self._reached(target, ledger))}
         if found:
             return found
         names = self._names()
@@ -224,8 +226,17 @@ class Orders:
             line.id
             for scope, ledger in self._ledgers()
             if scope in one.scopes
-            for line in reaches(self._target(one, ledger), ledger.told.values())
+            for line in self._reached(self._target(one, ledger), ledger)
         ]
+
+    def _reached(self, target: str, ledger: Ledger) -> tuple[Line, ...]:
+        """The lines that a target names; looked up, for a thousand orders may be shown of ten thousand lines."""
+        lines, known = self._named.get(ledger.scope, (None, {}))
+        if lines is not ledger.told:
+            known = named(ledger.told.values())
+            self._named = {scope: each for scope, each in self._named.items() if scope in self._owner.ledgers}
+            self._named[ledger.scope] = ledger.told, known
+        return known.get(target, ())
 
     def _target(self, one: Given, ledger: Ledger) -> str:
         """As the ledger has it: a line may have been renamed since."""

@@ -6,6 +6,7 @@ Of orders that contradict each other the newest counts. Knows no row and no brea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -23,11 +24,12 @@ __all__ = [
     "covering",
     "covers",
     "left",
+    "named",
+    "names_of",
     "next_ms",
     "obeyed",
     "order_of",
     "placed",
-    "reaches",
     "renamed",
     "undone",
 ]
@@ -126,12 +128,16 @@ def order_of(book: Book, number: int) -> Order | None:
     return next((order for order in book.given if order.number == number), None)
 
 
+def names_of(line: Line) -> tuple[str, ...]:
+    """Every target that names this line: itself, all its origins, its cluster, its provider, each of its groups."""
+    whole = (line.id.removesuffix(f"@{line.origin}"),) if line.origin else ()
+    provider = (f"provider:{line.provider}",) if line.provider else ()
+    return (line.id, *whole, line.scope.cluster, *provider, *(f"group:{group}" for group in dict.fromkeys(line.groups)))
+
+
 def covers(target: str, line: Line) -> bool:
-    """Whether `target` names this line: itself, all its origins, its cluster, its provider or one of its groups."""
-    kind, colon, name = target.partition(":")
-    if colon:
-        return name == line.provider if kind == "provider" else kind == "group" and name in line.groups
-    return target in (line.id, line.scope.cluster) or (bool(line.origin) and line.id == f"{target}@{line.origin}")
+    """Whether `target` names this line."""
+    return target in names_of(line)
 
 
 def covering(book: Book, line: Line) -> tuple[Order, ...]:
@@ -139,9 +145,13 @@ def covering(book: Book, line: Line) -> tuple[Order, ...]:
     return tuple(order for order in book.given if covers(order.target, line))
 
 
-def reaches(target: str, lines: Iterable[Line]) -> tuple[Line, ...]:
-    """The lines that `target` names, in order of their ids."""
-    return tuple(sorted((line for line in lines if covers(target, line)), key=lambda line: line.id))
+def named(lines: Iterable[Line]) -> dict[str, tuple[Line, ...]]:
+    """The lines that each target names, in order of their ids."""
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in sorted(lines, key=lambda line: line.id):
+        for name in names_of(line):
+            found[name].append(line)
+    return {name: tuple(each) for name, each in found.items()}
 
 
 def obeyed(
@@ -150,10 +160,24 @@ def obeyed(
     """The document's lines as orders leave them, and what each line that any order names has to follow."""
     if not book.given:
         return dict(lines), {}
-    found = {line: orders for line, each in lines.items() if (orders := covering(book, each))}
+    given = _ByTarget(book)
+    found = {line: orders for line, each in lines.items() if (orders := given.of(each))}
     wanted = {line: _obeys(orders) for line, orders in found.items()}
     under = {line: _under(lines[line], orders, policy) for line, orders in found.items()}
     return {line: under.get(line, each) for line, each in lines.items()}, wanted
+
+
+class _ByTarget:
+    """A book's orders by what they name: so each line costs the same, however many orders there are."""
+
+    def __init__(self, book: Book) -> None:
+        self._given: dict[str, list[Order]] = defaultdict(list)
+        for order in book.given:
+            self._given[order.target].append(order)
+
+    def of(self, line: Line) -> tuple[Order, ...]:
+        """As `covering`, in any order."""
+        return tuple([order for name in names_of(line) if name in self._given for order in self._given[name]])
 
 
 def _newest(orders: Sequence[Order], *actions: Action) -> Order | None:
