@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from reachline.model import Failure, Seconds
@@ -11,13 +13,17 @@ from reachline.upstream import Cluster, Pick
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.outcome import failure_of
-from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries
+from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, sleep
 
-__all__ = ["Exchange", "Later", "Lines", "Route", "aim", "is_proxy"]
+__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy"]
 
 _SHORTEST: Final[Seconds] = 0.001
 
 AnyCluster = Cluster | KeptCluster
+R = TypeVar("R")
+
+LIMIT: Final[ContextVar[Callable[[], None] | None]] = ContextVar("reachline_limit", default=None)
+"""`Exchange.limit` of the call that is being made, for libraries that connect far below where the line was chosen."""
 
 
 class Lines(Protocol):
@@ -73,6 +79,40 @@ class Exchange:
         """The line of the next try; None where the cluster has none: then the request goes where its URL says."""
         self.call, self._is_ended = self._tries.begin(), False
         return self.call.pick
+
+    def run(self, send: Callable[[], R], *, status: Callable[[R], int], close: Callable[[R], None]) -> R:
+        """The answer: `send` makes one try, having called `begin`; an answer that is not the last one is closed."""
+        while True:
+            try:
+                answer = send()
+            except BaseException as error:
+                wait = self.failed(error)
+                if wait is None:
+                    raise
+            else:
+                wait = self.answered(status(answer))
+                if wait is None:
+                    return answer
+                close(answer)
+            time.sleep(wait)
+
+    async def run_async(
+        self, send: Callable[[], Awaitable[R]], *, status: Callable[[R], int], close: Callable[[R], Awaitable[None]]
+    ) -> R:
+        """`run`, awaited under asyncio or trio."""
+        while True:
+            try:
+                answer = await send()
+            except BaseException as error:
+                wait = self.failed(error)
+                if wait is None:
+                    raise
+            else:
+                wait = self.answered(status(answer))
+                if wait is None:
+                    return answer
+                await close(answer)
+            await sleep(wait)
 
     @property
     def limit(self) -> Callable[[], None] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
@@ -13,7 +12,7 @@ from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_prox
 from reachline.integrations.pools import Lease, Pools
 from reachline.model import Seconds
 from reachline.upstream import Pick
-from reachline.upstream.tries import TRIES, sleep
+from reachline.upstream.tries import TRIES
 
 __all__ = ["AsyncTransport", "Transport"]
 
@@ -46,19 +45,9 @@ class Transport(httpx2.BaseTransport):
         exchange = _exchange(self._route, request)
         if exchange is None:
             return self._plain.handle_request(request)
-        while True:
-            try:
-                response = self._send(exchange, request)
-            except BaseException as error:
-                wait = exchange.failed(error)
-                if wait is None:
-                    raise
-            else:
-                wait = exchange.answered(response.status_code)
-                if wait is None:
-                    return response
-                response.close()
-            time.sleep(wait)
+        return exchange.run(
+            lambda: self._send(exchange, request), status=_status, close=lambda response: response.close()
+        )
 
     def close(self) -> None:
         for each in (self._plain, *self._pools.take_all()):
@@ -111,19 +100,9 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         exchange = _exchange(self._route, request)
         if exchange is None:
             return await self._plain.handle_async_request(request)
-        while True:
-            try:
-                response = await self._send(exchange, request)
-            except BaseException as error:
-                wait = exchange.failed(error)
-                if wait is None:
-                    raise
-            else:
-                wait = exchange.answered(response.status_code)
-                if wait is None:
-                    return response
-                await response.aclose()
-            await sleep(wait)
+        return await exchange.run_async(
+            lambda: self._send(exchange, request), status=_status, close=lambda response: response.aclose()
+        )
 
     async def aclose(self) -> None:
         for each in (self._plain, *self._pools.take_all()):
@@ -253,6 +232,10 @@ def _traced(limit: Callable[[], None], then: object, *, is_async: bool) -> Calla
 def _context(verify: ssl.SSLContext | bool) -> ssl.SSLContext:
     """One TLS context for all lines: making one takes longer than a call."""
     return verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify=verify)
+
+
+def _status(response: httpx2.Response) -> int:
+    return response.status_code
 
 
 def _proxy(pick: Pick) -> str | None:
