@@ -28,6 +28,7 @@ from reachline.discovery.naming import DnsSettings, Family
 from reachline.doors.envoy.fields import UINT32, Block, Finding
 from reachline.doors.envoy.outliers import outliers as envoy_outliers
 from reachline.doors.origin import Path
+from reachline.doors.wording import nearest
 from reachline.errors import ConfigError
 from reachline.members import Address, Member, Membership, Place, faults_of, is_numeric
 from reachline.model import Health, Locality
@@ -61,11 +62,12 @@ _DURATIONS: Final = ("interval", "base_ejection_time", "max_ejection_time", "max
 
 def native(name: str, block: Block) -> ClusterSettings:
     """The cluster; what is wrong is left in the block's findings."""
-    members, scheme = _targets(block)
+    placed, scheme = _targets(block)
+    members = tuple(placed.values())
     kinds = get_args(Kind)
     usual = "static" if all(is_numeric(each.address.host) for each in members) else "strict_dns"
     kind = cast("Kind", block.word("type", kinds, usual))
-    _check_members(block, kind, members)
+    _check_members(block, kind, placed)
     policy, base, hashes_names = _policy(block)
     weights = _localities(block, members)
     rules, log = _outliers(block)
@@ -94,8 +96,8 @@ def native(name: str, block: Block) -> ClusterSettings:
     return found
 
 
-def _targets(block: Block) -> tuple[tuple[Member, ...], str]:
-    """(endpoints, or names that give them; the scheme of those that are URLs)."""
+def _targets(block: Block) -> tuple[dict[Path, Member], str]:
+    """(endpoints, or names that give them, by where they stand; the scheme of those that are URLs)."""
     value = block.raw("targets")
     if isinstance(value, Mapping):
         given: Iterable[tuple[str | int, object]] = [
@@ -108,19 +110,20 @@ def _targets(block: Block) -> tuple[tuple[Member, ...], str]:
             block.refuse(
                 "targets", "must be a list of addresses, or weights by address", "for example ['10.0.0.1:443']"
             )
-        return (), ""
-    found: list[Member] = []
+        return {}, ""
+    found: dict[Path, Member] = {}
     schemes: dict[str, Path] = {}
     for at, each in given:
         path = (*block.at("targets"), at)
         own = Block({"address": each} if isinstance(each, str) else each, path, block.found)
         member, scheme = _target(own, path if isinstance(each, str) or isinstance(at, str) else own.at("address"))
-        found += [member] if member else []
+        if member is not None:
+            found[path] = member
         schemes.setdefault(scheme, path)
     schemes.pop("", None)
     for scheme in list(schemes)[1:]:
         block.found.refuse(schemes[scheme], f"must have the scheme of the others, {next(iter(schemes))}")
-    return tuple(found), next(iter(schemes), "")
+    return found, next(iter(schemes), "")
 
 
 def _target(block: Block, path: Path) -> tuple[Member | None, str]:
@@ -150,12 +153,12 @@ def _target(block: Block, path: Path) -> tuple[Member | None, str]:
     return member, text.partition("://")[0] if "://" in text else ""
 
 
-def _check_members(block: Block, kind: Kind, members: tuple[Member, ...]) -> None:
+def _check_members(block: Block, kind: Kind, placed: Mapping[Path, Member]) -> None:
     """That each can be, that they suit their kind, and that weights have a sum."""
-    named = kind in ("strict_dns", "logical_dns")
-    for at, member in enumerate(members):
-        for key, value, rule in faults_of(member, named=named):
-            block.found.append(Finding((*block.at("targets"), at), f"{key} {rule}, not {value}", "", about_key=True))
+    members = tuple(placed.values())
+    for path, member in placed.items():
+        for key, value, rule in faults_of(member, named=kind in ("strict_dns", "logical_dns")):
+            block.found.append(Finding(path, f"{key} {rule}, not {value}", "", about_key=True))
     if kind in ("file", "eds") and members:
         block.refuse("targets", f"does not go with type: {kind}, whose endpoints come from elsewhere")
     if kind not in ("file", "eds") and not block.has("targets"):
@@ -202,6 +205,10 @@ def _by_place(block: Block, name: str) -> Mapping[Locality, int]:
 def _policy(block: Block) -> tuple[Policy, Membership, bool]:
     """(the policy, what of it goes with the endpoints, whether hostnames are hashed)."""
     value = block.raw("policy")
+    if isinstance(value, str) and value not in TABLE:
+        close = nearest(value, tuple(TABLE))
+        block.refuse("policy", f"must be {' or '.join(TABLE)}", f"did you mean {close}?" if close else "")
+        value = {}
     own = Block(value if isinstance(value, Mapping) else {"name": value}, block.at("policy"), block.found)
     usual = Policy()
     slow = own.block("slow_start_config")
