@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -94,6 +95,31 @@ def test_a_provider_is_ordered_in_all_its_clusters_by_one_number(center, sync):
             await running.client.delete(f"{ORDERS}/1")
             await weighs(running, "search/s", 100)
             await weighs(running, "payments/c", 50)
+
+    sync(work())
+
+
+def test_a_cluster_that_leaves_the_document_and_comes_back_is_still_under_its_orders(center, sync, tmp_path):
+    async def work():
+        async with center(PROVIDERS, watch=True) as running:
+            await running.post(ORDERS, {"action": "drain", "target": "search/s"})
+            await weighs(running, "search/s", 0)
+            file = tmp_path / "reachline.yaml"
+            whole = file.read_text()
+
+            async def known(count):
+                return len((await running.json("/api/v1/lines"))["lines"]) == count
+
+            file.write_text(re.sub(r"  search:\n    lines: .*\n", "", whole))
+            await until(lambda: known(3), every=0.1, what="the cluster to leave")
+            file.write_text(whole)
+            await until(lambda: known(5), every=0.1, what="the cluster to come back")
+
+            await weighs(running, "search/s", 0)
+            (order,) = (await running.json(ORDERS))["orders"]
+            assert order["lines"] == ["search/s"]
+            await running.client.delete(f"{ORDERS}/1")
+            await weighs(running, "search/s", 100)
 
     sync(work())
 

@@ -17,7 +17,7 @@ from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
 from reachline.center.owner import LOCAL, Owner, Principal
 from reachline.core.ledger import Ledger
-from reachline.core.orders import Action, Order, named
+from reachline.core.orders import Action, Order, named, order_of
 from reachline.core.preview import Foreseen, foreseen
 from reachline.core.twin import twin
 from reachline.model import Line, LineId, Scope, Seconds
@@ -150,6 +150,17 @@ class Orders:
         self._given[number] = replace(one, undone_ms=now_ms, undone_by=by, undone_why=why)
         log.info("order_undone", extra={"order": number, "principal": by, "reason": why})
         return last
+
+    def follow(self) -> None:
+        """Another document is in force: clusters that left and came back are told again what they were under."""
+        now_ms = self._board.clock()
+        for one in self.in_force():
+            # A drill is over with its cluster: what it would do now, nobody has looked at.
+            for scope in one.scopes if one.order.action is not Action.DRILL else ():
+                ledger = self._owner.ledgers.get(scope)
+                if ledger is not None and order_of(ledger.book, one.order.number) is None:
+                    self._owner.told(Ordered(scope=scope, at_ms=now_ms, order=one.order))
+                    log.info("order_given_again", extra={"order": one.order.number, "cluster": scope.cluster})
 
     def next_number(self) -> int:
         """The next order's; numbers of clusters that have left the document are not used again either."""

@@ -179,6 +179,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     owner.begin(wanted)
     past = given(document.center.journal)
     orders = Orders(owner=owner, board=board, past=past)
+    orders.follow()
     drills = Drills(owner=owner, board=board, orders=orders, watch=watched(document.center.journal, past))
     documents = Documents(document, options.source, options.environ, board)
     mesh = Meshing(os.urandom(KEY), roster)
@@ -189,6 +190,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         for gone in roster.expect(_expected(document)):
             intake.end(gone, "the document no longer names this agent")
         owner.reconfigure(compiled(document))
+        orders.follow()
         mesh.reconfigure(_mesh(document))
         intake.replan()
         options.adopted(document)

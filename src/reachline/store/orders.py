@@ -66,7 +66,7 @@ def _records(segment: Segment) -> Iterator[Ordered | Undone]:
 def _take(found: dict[int, Given], record: Ordered | Undone) -> None:
     if isinstance(record, Ordered):
         known = found.get(record.order.number)
-        scopes = (*known.scopes, record.scope) if known else (record.scope,)
+        scopes = tuple(dict.fromkeys((*known.scopes, record.scope) if known else (record.scope,)))
         found[record.order.number] = Given(order=record.order, scopes=scopes)
     elif known := found.get(record.number):
         found[record.number] = replace(known, undone_ms=record.at_ms, undone_by=record.by, undone_why=record.why)
