@@ -221,7 +221,10 @@ def test_what_was_read_is_what_envoy_shows_of_it(envoy_binary: Path, tmp_path: P
                     "locality": {"region": "r", "zone": "z", "sub_zone": "s"},
                     "lb_endpoints": [endpoint(81, load_balancing_weight=3), endpoint(82, health_status="DEGRADED")],
                 },
-                {"priority": 1, "lb_endpoints": [endpoint(83, health_status="UNHEALTHY")]},
+                {
+                    "priority": 1,
+                    "lb_endpoints": [endpoint(83, health_status="UNHEALTHY"), endpoint(84, health_status="TIMEOUT")],
+                },
             ],
         }
     )

@@ -41,6 +41,7 @@ TARGETS = [
     "wheel",
     "clean",
     "console",
+    "envoy",
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 

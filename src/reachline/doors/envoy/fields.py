@@ -7,7 +7,7 @@ quotes; null is as if the field were not there. Every field must be taken: what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -36,8 +36,22 @@ class Finding(NamedTuple):
     is_error: bool = True
 
 
-class Findings(list[Finding]):
-    """What was found so far, in the order met."""
+class Findings:
+    """What was found so far, in the order met. Written by whoever reads the document."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: list[Finding] = []
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def append(self, finding: Finding) -> None:
+        self._found.append(finding)
 
     def refuse(self, path: Path, rule: str, hint: str = "", *, about_key: bool = False) -> None:
         self.append(Finding(path, rule, hint, about_key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reachline.members import Address
 from reachline.model import Health, Locality
@@ -22,6 +22,10 @@ class Flag(Enum):
     PENDING = "pending_active_hc"
     EXCLUDED = "excluded_via_immediate_hc_fail"
     TIMED_OUT = "active_hc_timeout"
+
+
+_SHOWN: Final = {Health.UNKNOWN: Health.HEALTHY, Health.TIMEOUT: Health.UNHEALTHY}
+"""Discovery's words that Envoy does not repeat: what they amount to stands in their place."""
 
 
 class Host(NamedTuple):
@@ -48,9 +52,7 @@ def show(clusters: Mapping[str, Iterable[Host]]) -> dict[str, object]:
 
 def _host(host: Host) -> dict[str, object]:
     status: dict[str, object] = {flag.value: True for flag in Flag if flag in host.flags}
-    # Envoy tells discovery's word for those that are well as HEALTHY, also where it said nothing.
-    health = Health.HEALTHY if host.health is Health.UNKNOWN else host.health
-    status["eds_health_status"] = health.name
+    status["eds_health_status"] = _SHOWN.get(host.health, host.health).name
     shown: dict[str, object] = {
         "address": {"socket_address": {"address": host.address.host, "port_value": host.address.port}},
         "health_status": status,
