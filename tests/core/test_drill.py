@@ -186,6 +186,23 @@ def test_a_line_that_is_out_by_itself_is_left_alone() -> None:
     assert ledger.rows[A].breaker.gate is not Gate.CLOSED
 
 
+def test_what_an_operator_opened_meanwhile_stays_out_when_the_drill_is_over() -> None:
+    ledger = settled()
+    ledger.order(drill(until_ms=110_000))
+    for number in (4, 5, 6, 7):
+        tick(ledger, number)
+    ledger.order(Order(2, Action.OPEN, A, by="anna", why="works", since_ms=75_000, until_ms=110_000))
+    tick(ledger, 8)
+
+    ledger.undo(1)
+    tick(ledger, 9)
+    tick(ledger, 10)
+
+    assert ledger.rows[A].breaker.gate is Gate.OPEN
+    tick(ledger, 11)
+    assert ledger.rows[A].breaker.gate is Gate.HALF_OPEN
+
+
 def test_faults_that_a_line_had_of_its_own_are_not_forgiven_by_a_milder_drill() -> None:
     ledger, plain = settled(), settled()
     ledger.order(drill(slow_ms=300, until_ms=75_000))

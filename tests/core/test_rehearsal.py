@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.core.test_drill import RULES, A, B, C, drill, settled, tick, weights
 
 from reachline.core.rehearsal import Load, rehearsed
+from reachline.core.rules import Patience
 from reachline.core.twin import twin
 from reachline.model import Gate
 from reachline.testing import builders
@@ -58,6 +59,16 @@ def test_nobody_is_blind_for_want_of_news_and_faults_that_last_stay() -> None:
     assert not any(one.after.blind for one in found.seen.effects)
     assert after(found)[B] == weights(ledger)[B] < 100
     assert after(found)[A] == 5
+
+
+def test_it_looks_as_far_ahead_as_faults_grow_however_short_the_ticks() -> None:
+    short = replace(RULES, tick_ms=2_000, patience=Patience(degraded=1, failed=1, recover=3))
+    lines = (replace(builders.line("a"), base=10), *builders.lines("b", "c"))
+
+    found = rehearsed(twin(settled(lines, short)), drill(slow_ms=300, until_ms=1_000_000), 35_000)
+
+    assert after(found)[A] == 1
+    assert found.settles_ms > 120_000
 
 
 def test_loads_are_told_by_what_was_offered_last() -> None:

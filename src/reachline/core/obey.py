@@ -106,7 +106,7 @@ def _turned(book: Book, row: Row, obeys: Obeys, rules: Rules, now_ms: int) -> Tu
     after, patience = row._replace(obeys=obeys), rules.patience
     if obeys.drill != was.drill:
         rule, number = ("", obeys.drill) if obeys.drill else (OVER, 0)
-        if not obeys.drill:
+        if not obeys.drill and obeys.forced != _OPEN:
             after = let_go(after, patience=patience, blind_ms=rules.quorum.blind_ms, now_ms=now_ms)
     if obeys.weight != was.weight and (order := order_of(book, obeys.weight)):
         rule, number = f"operator.{order.action.value}", order.number

@@ -11,13 +11,14 @@ from typing import Final
 from reachline.core.ledger import Ledger
 from reachline.core.orders import Order
 from reachline.core.preview import Effect, Foreseen
+from reachline.core.rules import FAULT
 from reachline.core.twin import twin
 from reachline.model import LineId
 
 __all__ = ["Load", "Rehearsed", "rehearsed"]
 
 _MOST: Final = 60
-"""Ticks that are looked ahead: faults are at their cap after twenty of the document's."""
+"""Ticks that are looked ahead beyond those by which faults are at their cap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,23 +50,30 @@ def rehearsed(ledger: Ledger, order: Order, now_ms: int) -> Rehearsed:
     plain.close(now_ms)
     ledger.order(order)
     at_ms, settles_ms, calm = now_ms, 0, 0
-    patience = ledger.rules.patience
-    until_ms = order.until_ms if order.until_ms is not None else now_ms + _MOST * ledger.rules.tick_ms
-    for _ in range(_MOST):
+    patience, faults, tick_ms = ledger.rules.patience, ledger.rules.faults, ledger.rules.tick_ms
+    most = _MOST + faults.cap * faults.per_ms // (FAULT * tick_ms)
+    until_ms = order.until_ms if order.until_ms is not None else now_ms + most * tick_ms
+    for _ in range(most):
         if at_ms >= until_ms or calm > max(patience.degraded, patience.failed) + 1:
             break
         # Nothing new is heard meanwhile, and nobody shall be called blind for it.
         ledger.poll.heard_ms = dict.fromkeys(ledger.poll.heard_ms, at_ms)
-        was = _weights(ledger)
+        was, had = _weights(ledger), _faults(ledger)
         ledger.close(at_ms)
-        calm = calm + 1 if _weights(ledger) == was else 0
-        settles_ms = settles_ms if calm else at_ms - now_ms
-        at_ms += ledger.rules.tick_ms
+        is_same = _weights(ledger) == was
+        # Faults that still grow will cost a point some ticks later.
+        calm = calm + 1 if is_same and _faults(ledger) == had else 0
+        settles_ms = settles_ms if is_same else at_ms - now_ms
+        at_ms += tick_ms
     return _found(plain, ledger, settles_ms)
 
 
 def _weights(ledger: Ledger) -> dict[LineId, int]:
     return {line: standing.weight for line, standing in ledger.board.standings.items()}
+
+
+def _faults(ledger: Ledger) -> dict[LineId, int]:
+    return {line: row.judgement.faults for line, row in ledger.rows.items() if row.judgement.faults}
 
 
 def _found(plain: Ledger, ledger: Ledger, settles_ms: int) -> Rehearsed:
