@@ -136,7 +136,7 @@ COUNTED = {
     "localities 1 and 3": (Case(ZONES, {"common_lb_config": BY_LOCALITY}), 48),
     "localities of which one is half sick": (
         Case((*ZONES, even(5, 6, 7, zone="b", health="UNHEALTHY", weight=3)), {"common_lb_config": CALM | BY_LOCALITY}),
-        480,
+        100,
     ),
     "localities that nobody asked to weigh": (Case(ZONES, {}), 50),
 }
@@ -229,18 +229,18 @@ def calls(world: World, name: str, *keys: str) -> list[int]:
 
 @pytest.mark.parametrize("name", HASHED)
 def test_a_key_reaches_the_same_endpoint(world: World, name: str) -> None:
-    chooser = ours.picker(world.documents[name])
+    chooser = ours.Kept(world.documents[name])
 
     theirs = calls(world, name, *KEYS)
 
-    assert theirs == [ours.pick_by(chooser, key) for key in KEYS]
+    assert theirs == [chooser.pick(key) for key in KEYS]
 
 
 @pytest.mark.parametrize("name", TURNS)
 def test_a_cycle_of_turns_is_the_same_wherever_it_begins(world: World, name: str) -> None:
     period = TURNS[name][1]
-    chooser = ours.picker(world.documents[name])
-    own = [chooser.pick(ours.CHANCE) for _ in range(2 * period)]
+    chooser = ours.Kept(world.documents[name])
+    own = [chooser.pick() for _ in range(2 * period)]
 
     theirs = calls(world, name, *[""] * 2 * period)
 
@@ -251,9 +251,9 @@ def test_a_cycle_of_turns_is_the_same_wherever_it_begins(world: World, name: str
 @pytest.mark.parametrize("name", COUNTED)
 def test_whole_cycles_give_each_endpoint_as_many_calls(world: World, name: str) -> None:
     count = COUNTED[name][1]
-    chooser = ours.picker(world.documents[name])
+    chooser = ours.Kept(world.documents[name])
 
-    own = Counter(chooser.pick(ours.CHANCE) for _ in range(count))
+    own = Counter(chooser.pick() for _ in range(count))
     theirs = Counter(calls(world, name, *[""] * count))
 
     assert theirs.keys() == own.keys()
@@ -263,7 +263,7 @@ def test_whole_cycles_give_each_endpoint_as_many_calls(world: World, name: str) 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_priorities_and_the_degraded_get_our_shares(world: World, name: str) -> None:
-    count = 400
+    count = 200
     found = ours.cluster(world.documents[name])
     plan = ours.shares(world.documents[name])
     level = {each.address.port: each.priority for each in found.membership.members}
@@ -278,9 +278,9 @@ def test_priorities_and_the_degraded_get_our_shares(world: World, name: str) -> 
 
 def test_the_least_of_all_is_picked_while_others_have_calls_under_way(world: World) -> None:
     memory, own = Memory(), []
-    chooser = ours.picker(world.documents["scan"], memory=memory)
+    chooser = ours.Kept(world.documents["scan"], memory=memory)
     for _ in range(3):
-        own.append(chooser.pick(ours.CHANCE))
+        own.append(chooser.pick())
         memory.load(f"127.0.0.1:{own[-1]}").active += 1
 
     theirs = _held_calls(world, "scan", 3)
@@ -290,10 +290,10 @@ def test_the_least_of_all_is_picked_while_others_have_calls_under_way(world: Wor
 
 
 def test_of_two_draws_with_replacement_the_busy_one_gets_a_quarter(world: World) -> None:
-    busy, count, memory = world.held[3], 400, Memory()
-    chooser = ours.picker(world.documents["choose"], memory=memory)
+    busy, count, memory = world.held[3], 200, Memory()
+    chooser = ours.Kept(world.documents["choose"], memory=memory)
     memory.load(f"127.0.0.1:{busy.port}").active += 1
-    own = sum(chooser.pick(ours.CHANCE) == busy.port for _ in range(count))
+    own = sum(chooser.pick() == busy.port for _ in range(count))
     release = threading.Event()
     theirs = 0
     # One call that waits at the busy endpoint; the others are not held, so they show where they went.

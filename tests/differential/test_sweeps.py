@@ -18,8 +18,7 @@ from tests.differential.peers import Peer, Reply, refusing, serving
 from tests.differential.real import Envoy, bootstrap, running
 
 from reachline.core.ejection import due_ms
-from reachline.core.outlier import Outliers
-from reachline.core.outlier_events import Event, Saw, as_envoy
+from reachline.core.outlier_events import Saw
 from reachline.core.outlying import percent
 
 pytestmark = pytest.mark.real
@@ -214,14 +213,11 @@ def logged(envoy: Envoy) -> list[dict[str, Any]]:
     return found
 
 
-def judged(document: dict[str, Any], failures: tuple[int, ...]) -> tuple[Outliers, tuple[Event, ...]]:
-    """The same calls and one sweep, by our engine."""
-    found = ours.cluster(document)
-    assert found.outliers is not None
-    machine = Outliers(found.outliers, seed=1, now_ms=0)
+def judged(document: dict[str, Any], failures: tuple[int, ...]) -> ours.Kept:
+    """The same calls and one sweep, by our cluster."""
+    machine = ours.Kept(document)
     # An endpoint where nobody listens is one of its own in each cluster.
-    ports = [str(each.address.port) for each in found.membership.members]
-    machine.replace(dict.fromkeys(ports, 0), 0)
+    ports = [str(each.address.port) for each in machine.cluster.settings.membership.members]
     for port, failed in zip(ports, failures, strict=True):
         for number in range(CALLS):
             if failed < 0:
@@ -230,17 +226,18 @@ def judged(document: dict[str, Any], failures: tuple[int, ...]) -> tuple[Outlier
             machine.saw(port, Saw.CONNECTED, 1)
             status = 500 if number < failed else 200
             machine.saw(port, Saw.FAILED if number < failed else Saw.ANSWERED, 1, code=status)
-    return machine, machine.turn(found.outliers.interval_ms)
+    machine.turn(machine.rules.interval_ms)
+    return machine
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_sweep_finds_the_same(played: Played, name: str) -> None:
-    machine, _ = judged(played.documents[name], CASES[name].failures)
+    machine = judged(played.documents[name], CASES[name].failures)
 
     counters = {key.removeprefix("outlier_detection."): value for key, value in played.counters[name].items()}
 
     out = {port for port, host in played.hosts[name].items() if host["health_status"].get("failed_outlier_check")}
-    assert out == {int(each) for each in machine.ejected}
+    assert out == machine.ejected
     for word in ("detected", "enforced"):
         theirs = [counters[f"ejections_{word}_{each}"] for each in NAMES]
         assert theirs == [machine.counts.get(f"ejections_{word}_{each}", 0) for each in OWN], word
@@ -251,11 +248,10 @@ def test_a_sweep_finds_the_same(played: Played, name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_sweep_publishes_the_same_rates(played: Played, name: str) -> None:
-    machine, _ = judged(played.documents[name], CASES[name].failures)
+    machine = judged(played.documents[name], CASES[name].failures)
 
     for port, host in played.hosts[name].items():
         monitor = machine.monitor(str(port))
-        assert monitor is not None
         for kind, key in (("SUCCESS_RATE", "success_rate"), ("SUCCESS_RATE_LOCAL_ORIGIN", "local_origin_success_rate")):
             own = {detector.value: rate for detector, rate in monitor.rates.items()}.get(kind)
             theirs = host.get(key)
@@ -267,16 +263,14 @@ def test_a_sweep_publishes_the_same_rates(played: Played, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("both")])
 def test_a_sweep_logs_the_same_rate_mean_and_threshold(played: Played, name: str) -> None:
     document = played.documents[name]
-    _, events = judged(document, CASES[name].failures)
-
-    own = [as_envoy(each, cluster=document["name"], url=f"127.0.0.1:{each.line}", timestamp="") for each in events]
+    own = judged(document, CASES[name].failures).events
     theirs = [each for each in played.events if each["cluster_name"] == document["name"]]
 
     def order(each: dict[str, Any]) -> tuple[str, str]:
         return each["type"], each["upstream_url"]
 
     for mine, real in zip(
-        sorted((each for each in own if each), key=order), sorted(theirs, key=order), strict=True
+        sorted(own, key=order), sorted(theirs, key=order), strict=True
     ):  # fmt: skip
         for key, value in real.items():
             if isinstance(value, dict):
@@ -287,7 +281,7 @@ def test_a_sweep_logs_the_same_rate_mean_and_threshold(played: Played, name: str
 
 def test_two_detectors_in_one_sweep_eject_twice_in_envoy_and_once_here(played: Played) -> None:
     """Once this fails, Envoy has mended it: then the row of `envoy-differences.md` goes, and the case moves to the others."""
-    machine, _ = judged(played.documents["twice"], TWICE.failures)
+    machine = judged(played.documents["twice"], TWICE.failures)
 
     theirs = played.counters["twice"]
 
@@ -304,26 +298,22 @@ def test_two_detectors_in_one_sweep_eject_twice_in_envoy_and_once_here(played: P
 @pytest.mark.parametrize("name", TIMED)
 def test_an_ejection_lasts_as_long_up_to_one_sweep(played: Played, name: str) -> None:
     document = played.documents[name]
-    found = ours.cluster(document)
-    assert found.outliers is not None
+    machine = ours.Kept(document)
+    port = str(machine.cluster.settings.membership.members[0].address.port)
     events = [each for each in played.events if each["cluster_name"] == document["name"]]
     times = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in events]
     start = times[0] - SWEPT / 2
-    machine = Outliers(found.outliers, seed=1, now_ms=0)
-    machine.replace({"a": 0}, 0)
     now = [round(1_000 * (at - start)) for at in times]
 
     for number in range(0, len(now) - 1, 2):
         # Sweeps since the last return, which was at one.
         last = now[number - 1] if number else now[number]
-        for each in range(last + found.outliers.interval_ms, now[number], found.outliers.interval_ms):
+        for each in range(last + machine.rules.interval_ms, now[number], machine.rules.interval_ms):
             machine.turn(each)
-        machine.saw("a", Saw.FAILED, now[number], code=500)
-        due = machine.until_ms("a")
+        machine.saw(port, Saw.FAILED, now[number], code=500)
+        due = machine.until_ms(port)
         assert due is not None
-        monitor = machine.monitor("a")
-        assert monitor is not None
-        exact = due_ms(monitor, found.outliers)
+        exact = due_ms(machine.monitor(port), machine.rules)
         assert exact is not None
         late = now[number + 1] - exact
         assert -2 <= late <= 1_000 * (SWEPT + LATE), (number, now, exact)
