@@ -13,7 +13,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST := $(BIN)/python -m pytest
 SOURCE := src tests benchmarks tools
-BENCHES := probe decide journal sdk xds door people
+BENCHES := probe decide journal sdk retries xds door people
 
 # A fast check is of the floors below the roles, without real parts, whole processes, and what measures time.
 ROLES := agent center cli client console e2e
