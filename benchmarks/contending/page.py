@@ -19,7 +19,7 @@ from reachline.simulate.scenarios import Scenario
 
 __all__ = ["Book", "page"]
 
-_ALWAYS: Final = ("t_detect", "t_drain", "t_restore_full", "bad_requests", "false_trips_per_h")
+_ALWAYS: Final = ("t_detect", "t_drain", "t_restore_full", "bad_requests", "false_trips_per_h", "composite")
 """Columns of every table; what the scenario asks besides comes after them."""
 _SOAK_HOURS: Final = 3_000
 _SOAK_MOST: Final = 1.0
@@ -41,15 +41,17 @@ each noticed, how many calls went wrong, what it cut although nothing was wrong,
 Each figure is the median over the seeds, with the lowest and highest of them in brackets. Times are seconds from the start of a fault, or from its
 repair, in simulated time; "never" means not before the run ended. A contender that never moved traffic away is "full again" after 0 seconds.
 Bad calls are those that failed or came too late beyond the oracle's, of {MANY} calls. A false trip is a line that was shut though it was well.
-A limit is met when it holds in 95 % of the seeds, which with fewer than twenty seeds means in every one.
+The [score](../guide/simulate.md#figures-and-limits) is 100 for one who loses nothing that doing nothing loses.
+A limit is met when it holds in 95 % of the seeds, which with fewer than twenty seeds means in every one. Limits on what only Reachline tells
+(whom it mistrusts, which cause it names) are not held against the others: there "–" stands.
 """
 _COMPARED: Final = f"""
 ## Reachline beside each of the others
 
 Reachline (`fast`) less the other, in pairs under the same seed: the mean of the differences and, in brackets, the bounds between which it is with
-95 % certainty. Below zero, Reachline has fewer. The interval is a paired bootstrap with a fixed seed, its tails as far out as Student's t
-takes them for so few pairs. A sign test was not used: five wins of five can happen by chance once in sixteen times, so it could never
-call five seeds certain, and it does not say how much. Where neither has more than one bad call of {MANY} beyond the oracle's, nobody has any: equal.
+95 % certainty. Below zero, Reachline has fewer. On either side the wider of two bounds counts: of a paired bootstrap with a fixed seed, which
+for few pairs is too narrow, and of Student's t, which for lopsided differences is. A sign test was not used: five wins of five can happen by chance once in
+sixteen times, so it could never call five seeds certain, and it does not say how much. Where neither has more than one bad call of {MANY} beyond the oracle's, nobody has any: equal.
 "Not settled" means that zero lies within the bounds: more seeds, or no difference. Of a hundred such intervals five are off by chance.
 """
 
@@ -121,10 +123,14 @@ def _ran(book: Book) -> Iterator[str]:
 
 
 def broken(book: Book, scenario: Scenario, contender: str) -> list[str]:
-    """Names of limits that do not hold over the seeds."""
+    """Names of limits that do not hold over the seeds; for others than Reachline, of those that they have a figure for."""
     runs = book.of(scenario.id, contender)
     held = passed(run.row for run in runs).get((scenario.id, contender), {})
-    return [name for name, is_held in held.items() if not is_held]
+    return [name for name, is_held in held.items() if not is_held and (_is_ours(contender) or name in runs[0].metrics)]
+
+
+def _is_ours(contender: str) -> bool:
+    return contender.startswith(OURS)
 
 
 # -- what falls short --------------------------------------------------------------------------------------------------------------------
@@ -223,7 +229,8 @@ def _each(book: Book) -> Iterator[str]:
     yield "\n## Scenario by scenario"
     for one in book.part("blocking"):
         wanted = asked(one)
-        names = [*_ALWAYS, *(name for name in wanted if name not in _ALWAYS)]
+        always = [name for name in _ALWAYS if one.truth or not name.startswith("t_")]
+        names = [*always, *(name for name in wanted if name not in always)]
         yield f"\n### {one.id}\n\n{one.title[:1].upper()}{one.title[1:]}.\n"
         yield f"| | seeds | {' | '.join(title(name) for name in names)} | limits |"
         yield f"| --- | --- |{' --- |' * len(names)} --- |"

@@ -28,6 +28,7 @@ TITLES: Final[Mapping[str, str]] = {
     "t_detect_after_return": "noticed after center's return",
     "bad_requests": "bad calls",
     "false_trips_per_h": "false trips",
+    "composite": "score",
     "false_degrades_per_h": "falsely degraded",
     "decisions_per_h": "decisions",
     "false_close": "closed too soon",
@@ -40,6 +41,7 @@ UNITS: Final[Mapping[str, str]] = {
     **{name: "s" for name in TITLES if name.startswith("t_")},
     "sdk_local_avoid": "s",
     "overload_s": "s",
+    "composite": "of 100",
     "bad_requests": f"of {PER:,}".replace(",", " "),
     "false_trips_per_h": "a line-hour",
     "false_degrades_per_h": "a line-hour",
@@ -65,14 +67,12 @@ def bad_rates(runs: Sequence[Stored]) -> list[float]:
 def shown(name: str, runs: Sequence[Stored]) -> str:
     """The median over runs, and their span where they differ; what never came is later than all that came."""
     figures = [run.metrics.get(name) for run in runs]
-    if name in runs[0].limits and not any(name in run.metrics for run in runs):
-        return _yes(runs, name)
+    if not any(name in run.metrics for run in runs):
+        return _yes(runs, name) if name in runs[0].limits and runs[0].contender.startswith("reachline") else "–"
     if all(isinstance(each, bool) for each in figures):
         return _yes(runs, name)
     if any(isinstance(each, list) for each in figures):
         return _listed([each for each in figures if isinstance(each, list)])
-    if all(name not in run.metrics for run in runs):
-        return "–"
     return _spanned([math.inf if each is None else _SCALES.get(name, 1.0) * _number(each) for each in figures])
 
 

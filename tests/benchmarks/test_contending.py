@@ -44,13 +44,23 @@ def test_pairing_takes_out_what_the_seeds_share() -> None:
     assert found.is_more
 
 
-def test_few_pairs_are_taken_further_out_than_a_plain_bootstrap_would() -> None:
-    apart = [0.1, 0.2, 0.3, 2.0, 0.2]
+def test_few_pairs_are_taken_further_out_than_any_of_them() -> None:
+    apart = [1.0, 2.0, 3.0]
 
-    found = difference(apart, [0.0] * 5)
+    found = difference(apart, [0.0] * 3)
 
-    assert found.high > 1.5  # a plain 2.5 % tail ends near 1.3
-    assert found == difference(apart, [0.0] * 5)
+    assert [found.low, found.high] == pytest.approx([2.0 - 2.4841, 2.0 + 2.4841], abs=1e-3)
+    assert not found.is_more
+
+
+def test_lopsided_differences_are_followed_to_their_side() -> None:
+    apart = [0.0] * 98 + [50.0] * 2
+
+    found = difference(apart, [0.0] * 100)
+
+    assert found.low < 0.0  # as Student's t has it
+    assert found.high > 2.45  # Student's t would end at 2.40
+    assert found == difference(apart, [0.0] * 100)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
@@ -94,7 +104,13 @@ def test_what_decides_counts_and_what_explains_does_not() -> None:
     assert not {"reachline.core.explain", "reachline.core.whatif", "reachline.doors.reach"} & ours
     assert {"reachline.simulate.peers.envoy", "reachline.simulate.world"} <= theirs
     assert (
-        not {"reachline.core.breaker", "reachline.simulate.reach.center", "reachline.simulate.peers.linkerd"} & theirs
+        not {
+            "reachline.core.breaker",
+            "reachline.core.rules",
+            "reachline.simulate.reach.center",
+            "reachline.simulate.peers.linkerd",
+        }
+        & theirs
     )
 
 

@@ -124,6 +124,15 @@ def test_what_is_asked_is_in_the_units_of_the_figures() -> None:
     }
 
 
+def test_limits_on_what_only_reachline_tells_are_not_held_against_others() -> None:
+    ours, theirs = (run(name, 1)._replace(limits={"cause_named": False}) for name in ("reachline", "none"))
+    told = book([ours, theirs])
+
+    assert pages.broken(told, told.scenarios[0], "reachline") == ["cause_named"]
+    assert pages.broken(told, told.scenarios[0], "none") == []
+    assert (shown("cause_named", [ours]), shown("cause_named", [theirs])) == ("no", "–")
+
+
 def test_the_soak_adds_up_its_days() -> None:
     runs = [run("reachline", seed, line_hours=72.0, decisions_per_h=0.5) for seed in range(1, 10)]
 
