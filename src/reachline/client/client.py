@@ -110,6 +110,12 @@ class Client:
             posts=replace(driver.poster.counts) if driver else PostCounts(),
         )
 
+    def metrics(self) -> str:
+        """`stats` as Prometheus reads them, and of clusters kept in process what Envoy counts, by its names."""
+        from reachline.client.metrics import text  # noqa: PLC0415  (only who is scraped needs it)
+
+        return text(self.stats(), {name: each.metrics() for name, each in self._kept.items()})
+
     def start(self) -> None:
         """Start the thread, where it is not running; any use of a cluster does so by itself.
 

@@ -6,6 +6,7 @@ Nothing here waits, so the same object serves `with` and `async with` under any 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import modules
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -20,6 +21,7 @@ from reachline.upstream.outcome import (
     failure_of,
     status_of,
 )
+from reachline.upstream.spans import annotate
 
 if TYPE_CHECKING:
     from reachline.upstream.cluster import Cluster
@@ -162,6 +164,8 @@ class Attempt:
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
             self._cluster.finish(pick, column, self._ended - self._started, self._code)
+        if "opentelemetry.trace" in modules:
+            annotate(self._cluster.name, pick.line, column)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
