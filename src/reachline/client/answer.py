@@ -154,6 +154,7 @@ def _local(local: Mapping[str, object]) -> LocalRules:
         open_ms=waits["open"],
         open_cap_ms=max(waits["open"], waits["open_cap"]),
         max_open_milli=round(share * 1_000),
+        share_milli=round(1_000 * _number(local, "fail_share", path, least=0.0, most=1.0, default=0.0)),
         trial_calls=_count(local, "trial_calls", path, most=_CALLS_MOST, default=usual.trial_calls),
         trial_calls_milli=round(1_000 * trial_share),
         ramp_connects=max(1, _count(local, "ramp_connects", path, most=_CALLS_MOST, default=usual.ramp_connects)),

@@ -21,6 +21,7 @@ __all__ = [
     "failed",
     "is_blocked",
     "is_forgotten",
+    "is_often",
     "is_ready",
     "may_trip",
     "succeeded",
@@ -127,6 +128,11 @@ def may_trip(
     if (len(out) + 1) * 1_000 > len(weights) * rules.max_open_milli:
         return False
     return any(weight and each != line and each not in out for each, weight in weights.items())
+
+
+def is_often(failed: int, calls: int, rules: LocalRules) -> bool:
+    """Whether so many of a line's newest calls failed that those in a row among them are no chance."""
+    return 1_000 * failed >= rules.share_milli * calls
 
 
 def _opened(row: LocalBreaker, now_ms: int, trips: int, rules: LocalRules) -> LocalBreaker:

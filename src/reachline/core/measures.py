@@ -68,3 +68,5 @@ class LocalRules(NamedTuple):
     """…and this share of what was in flight of late."""
     ramp_connects: int = 50
     """New connections a second to a line in half-open or ramp."""
+    share_milli: int = 0
+    """`failures` in a row open it only where they are this share of the line's newest calls; 0: in any case."""

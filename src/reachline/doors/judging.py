@@ -147,6 +147,13 @@ class LocalBreaker(Settings):
     max_open: Share = Field(
         0.5, gt=0, le=1, description="At most this share of a cluster's lines, and never the last one."
     )
+    fail_share: Share = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Failures in a row must be this share of the line's newest 20 calls, too, or of those of the last 10 s where "
+        "these are fewer; 0%: they need not. Mode fast says 20%: at 1 000 calls a second two in a row are chance.",
+    )
 
 
 class Guard(Settings):

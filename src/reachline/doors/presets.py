@@ -11,7 +11,17 @@ from typing import Final
 from reachline.core.rules import BaselineRules
 from reachline.doors.limits import Limits, RttLimit, Window
 from reachline.doors.probing import IcmpProbe, Probes, TcpProbe, UdpProbe
-from reachline.doors.settings import Business, CircuitBreaker, Faults, HalfOpen, Judge, Patience, Recovery, Tunable
+from reachline.doors.settings import (
+    Business,
+    CircuitBreaker,
+    Faults,
+    HalfOpen,
+    Judge,
+    LocalBreaker,
+    Patience,
+    Recovery,
+    Tunable,
+)
 
 __all__ = ["CLASSES", "EARLY_TRIAL_MS", "LONG_HAUL", "MODES", "PRESETS"]
 
@@ -34,6 +44,7 @@ _FAST: Final = Tunable.model_construct(
         udp=UdpProbe.model_construct(tail=_TAIL),
     ),
     circuit_breaker=CircuitBreaker.model_construct(half_open=HalfOpen.model_construct(fail_rate=0.01)),
+    local_breaker=LocalBreaker.model_construct(fail_share=0.2),
 )
 
 MODES: Final[Mapping[str, Tunable]] = {"literal": Tunable.model_construct(), "fast": _FAST}

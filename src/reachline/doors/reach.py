@@ -78,6 +78,7 @@ def rules(document: Document, cluster: str) -> Rules:
             open_ms=_ms(local.open),
             open_cap_ms=_ms(local.open_cap),
             max_open_milli=_milli(local.max_open) if settings.enforce.local else 0,
+            share_milli=_milli(local.fail_share),
         ),
         policy=settings.policy,
         enforce=len(shadowed) < len(SHADOWS),

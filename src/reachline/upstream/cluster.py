@@ -20,6 +20,7 @@ from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.care import Cares, other, spared
 from reachline.upstream.judging import announce, judged
+from reachline.upstream.lately import Lately
 from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick, picks_of, terms
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
 from reachline.upstream.planned import Admitting, spread
@@ -74,9 +75,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._rows: dict[LineId, LocalBreaker] = {}
         self._cares = Cares()
-        self._trips = 0
-        self._refused = 0
-        self._misuses = 0
+        self._lately = Lately()
+        self._trips = self._refused = self._misuses = 0
         self._source: Source = "none"
         self._heard_ms = _NEVER
         self._list = LineList(cluster=name, lines=())
@@ -262,6 +262,7 @@ class Cluster:
         taken = self.tally.take(service)
         with self._lock:
             self._cares.seen(self.tally.take_busy(), self._clock())
+            self._lately.took(taken, self._now_ms())
         return () if self.version is None else taken
 
     def shed(self) -> None:
@@ -344,9 +345,10 @@ class Cluster:
             stale_call = pick.generation != before.generation or (before.gate is Gate.HALF_OPEN and not pick.is_trial)
             after = before
             if not stale_call:
-                free = self._breaks and may_trip(pick.line, self._weights, self._rows, self._list.local)
-                proven = not self._weights.get(pick.line)
-                after = judged(before, column, now_ms, self._list.local, may_trip=free, proven=proven)
+                rules, proven = self._list.local, not self._weights.get(pick.line)
+                often = self._lately.is_often(pick, column, self.tally, now_ms, rules)
+                free = often and self._breaks and may_trip(pick.line, self._weights, self._rows, rules)
+                after = judged(before, column, now_ms, rules, may_trip=free, proven=proven)
             if after == before:
                 return
             moved = after.gate is not before.gate

@@ -93,6 +93,11 @@ class Tally:
             ]
         )
 
+    def pending(self, line: LineId, window: int) -> int:
+        """Calls on the line in this window that were not taken yet."""
+        with self._lock:
+            return sum(self._rows.get((line, window), ())[:_NONE])
+
     def shed(self) -> None:
         """One call that was refused."""
         with self._lock:

@@ -42,6 +42,7 @@ class LocalRulesRow(TypedDict):
     open: float
     open_cap: float
     max_open: float
+    fail_share: float
     slow: float | None
     crawl: float | None
     trial_calls: int
@@ -78,6 +79,7 @@ def local_rules(rules: Rules, rows: Sequence[LineRow], faults: Mapping[LineId, i
         "open": local.open_ms / 1000,
         "open_cap": local.open_cap_ms / 1000,
         "max_open": local.max_open_milli / 1000,
+        "fail_share": local.share_milli / 1000,
         "trial_calls": local.trial_calls,
         "trial_calls_share": local.trial_calls_milli / 1000,
         "ramp_connects": local.ramp_connects,

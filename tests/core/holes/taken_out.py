@@ -438,6 +438,7 @@ TABLE: Final[Mapping[int, Hole]] = {
             _rules(local={"failures": 1}),
             _rules(local={"open_cap_ms": _EVER}),
             _rules(local={"max_open_milli": 1_000}),
+            _rules(local={"share_milli": 0}),
             _instead(local.may_trip, lambda *_: True),
             _instead(local.claim, lambda row, *_: row),
         ),

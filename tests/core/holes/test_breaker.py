@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.core.holes.world import World, line_id
 
-from reachline.core.local import UNTRIED, LocalBreaker, claim, failed, is_ready, may_trip, succeeded
+from reachline.core.local import UNTRIED, LocalBreaker, claim, failed, is_often, is_ready, may_trip, succeeded
 from reachline.core.rules import LocalRules
 from reachline.model import Gate, LineId
 
@@ -157,6 +157,12 @@ def test_the_clients_own_breaker_opens_shortly_doubles_tries_once_and_spares_hal
     assert may_trip(line_id("b"), weights, out, rules)
     assert not may_trip(line_id("c"), weights, out | {line_id("b"): row}, rules)
     assert not may_trip(line_id("b"), {line_id("b"): 100}, {}, rules)
+
+    busy = World(mode="fast").rules.local
+    assert not is_often(2, 20, busy)  # chance, of a line that is called a thousand times a second
+    assert is_often(4, 20, busy)
+    assert is_often(2, 2, busy)
+    assert is_often(2, 20, rules)  # the document's plain rule
 
 
 def _failing(row: LocalBreaker, now_ms: int, rules: LocalRules) -> LocalBreaker:
