@@ -67,7 +67,7 @@ def through_urllib3(
     timeout, data = how.pop("timeout", 5.0), how.pop("data", None)
     said = {"reachline": {"idempotent": how.pop("idempotent")}} if "idempotent" in how else {}
     found: Found = []
-    with by_urllib3.PoolManager(lines, **how) as manager:
+    with by_urllib3.LinesManager(lines, **how) as manager:
         for _ in range(count):
             try:
                 answer = manager.request(method, url, timeout=timeout, body=data, retries=False, **said)

@@ -19,7 +19,7 @@ from reachline.model import Seconds
 from reachline.upstream import Attempt, Pick
 from reachline.upstream.tries import TRIES, Plan
 
-__all__ = ["AioChannel", "Channel", "aio_channel", "channel", "xds_bootstrap"]
+__all__ = ["AioChannel", "LinesChannel", "aio_channel", "channel", "xds_bootstrap"]
 
 Options = Sequence[tuple[str, Any]]
 
@@ -73,7 +73,7 @@ class _Route:
         return self.pools.borrow(pick)
 
 
-class Channel(grpc.Channel):
+class LinesChannel(grpc.Channel):
     """For stubs of generated code. Unary calls of `idempotent` methods are tried again; streams never."""
 
     def __init__(self, route: _Route) -> None:
@@ -109,7 +109,7 @@ class Channel(grpc.Channel):
 
 
 class AioChannel:
-    """`Channel` for `grpc.aio` stubs: a unary call is a coroutine, a stream the call that gRPC makes."""
+    """`LinesChannel` for `grpc.aio` stubs: a unary call is a coroutine, a stream the call that gRPC makes."""
 
     def __init__(self, route: _Route) -> None:
         self._route: Final = route
@@ -221,7 +221,7 @@ def channel(
     tries: int = TRIES,
     deadline: Seconds | None = None,
     options: Options = (),
-) -> Channel:
+) -> LinesChannel:
     """A channel to the lines of one cluster; LocalProtocolError if `connect` was not given its name.
 
     `idempotent` are full names of methods that may be called twice, `/package.Service/Method`.
@@ -232,7 +232,9 @@ def channel(
             return grpc.insecure_channel(place, all_options)
         return grpc.secure_channel(place, credentials, all_options)
 
-    return Channel(_Route(lines, cluster, make, idempotent=idempotent, tries=tries, deadline=deadline, options=options))
+    return LinesChannel(
+        _Route(lines, cluster, make, idempotent=idempotent, tries=tries, deadline=deadline, options=options)
+    )
 
 
 def aio_channel(

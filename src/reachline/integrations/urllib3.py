@@ -1,4 +1,4 @@
-"""urllib3 by lines: `PoolManager(client)` is a pool manager in which a host that is a cluster is one of its lines."""
+"""urllib3 by lines: `LinesManager(client)` is a pool manager in which a host that is a cluster is one of its lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reachline.model import Seconds
 from reachline.upstream import Pick
 from reachline.upstream.tries import TRIES, Plan
 
-__all__ = ["PoolManager", "paced"]
+__all__ = ["LinesManager", "paced"]
 
 M = TypeVar("M", bound=urllib3.PoolManager)
 
 
-class PoolManager(urllib3.PoolManager):
+class LinesManager(urllib3.PoolManager):
     """As urllib3's, which it is for every host that is no cluster of `lines`; other settings are urllib3's own.
 
     What holds for one request alone is in `reachline={"deadline": 2.0, "idempotent": True}`. Requests to a cluster are tried
