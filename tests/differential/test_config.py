@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.differential.real import refused
-from tests.doors.envoy.documents import CHECK, assignment, balanced, cluster, endpoint
+from tests.doors.envoy.documents import CHECK, assignment, balanced, cluster, endpoint, followed
 
 from reachline.doors.envoy import read
 from reachline.errors import ConfigError
@@ -67,6 +67,8 @@ TAKEN = {
     "names": named("STRICT_DNS"),
     "a name that is an address": named("STRICT_DNS", "127.0.0.1"),
     "one name": named("LOGICAL_DNS"),
+    "names by the extension": followed(dns_refresh_rate="2s", respect_dns_ttl=True),
+    "one name by the extension": followed(all_addresses_in_single_endpoint=True),
     "names and their waits": named("STRICT_DNS", dns_refresh_rate="0.002s", dns_jitter="0s", respect_dns_ttl=True, dns_failure_refresh_rate={"base_interval": "1s", "max_interval": "1s"}),
     "waits of names that there are not": cluster(dns_failure_refresh_rate={"base_interval": "2s", "max_interval": "1s"}),
     "outliers by default": ejecting(),
@@ -105,6 +107,8 @@ REFUSED = {
     "priority 129": groups({"priority": 129, "lb_endpoints": [endpoint()]}),
     "an assignment without a name": cluster(load_assignment={"endpoints": []}),
     "two kinds of drops": cluster(load_assignment=assignment(policy={"drop_overloads": [{"category": "a"}, {"category": "b"}]})),
+    "a refresh of 1 ms by the extension": followed(dns_refresh_rate="0.001s"),
+    "a type and a type": followed() | {"type": "STATIC"},
     "two logical names": cluster(type="LOGICAL_DNS", load_assignment=assignment(endpoint(address="localhost"), endpoint(81, "localhost"))),
     "a refresh of 1 ms": cluster(dns_refresh_rate="0.001s"),
     "failures shorter than their beginning": named("STRICT_DNS", dns_failure_refresh_rate={"base_interval": "2s", "max_interval": "1s"}),

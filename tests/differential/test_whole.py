@@ -26,6 +26,7 @@ from reachline.upstream.settings import ControlPlane
 pytestmark = pytest.mark.real
 
 EDS: Final = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+DNS: Final = "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster"
 CARES: Final = "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig"
 QUESTIONS: Final = 4
 """Of each side after a change: then it has heard of it."""
@@ -100,15 +101,16 @@ async def agree(envoy: Envoy, cluster: KeptCluster, expected: Mapping[str, Membe
 def named(kind: str, port: int) -> dict[str, Any]:
     where = {"socket_address": {"address": "a.test", "port_value": 80}}
     server = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+    resolver = {
+        "name": "envoy.network.dns_resolver.cares",
+        "typed_config": {"@type": CARES, "resolvers": [server]},
+    }
+    names = {"dns_refresh_rate": "0.05s", "dns_lookup_family": "V4_ONLY", "typed_dns_resolver_config": resolver}
+    by_type: dict[str, Any] = {"type": kind, **names}
+    by_extension = {"cluster_type": {"name": "envoy.cluster.dns", "typed_config": {"@type": DNS, **names}}}
     return {
         "name": "c",
-        "type": kind,
-        "dns_refresh_rate": "0.05s",
-        "dns_lookup_family": "V4_ONLY",
-        "typed_dns_resolver_config": {
-            "name": "envoy.network.dns_resolver.cares",
-            "typed_config": {"@type": CARES, "resolvers": [server]},
-        },
+        **(by_extension if kind == "envoy.cluster.dns" else by_type),
         "load_assignment": {"cluster_name": "c", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": where}}]}]},
     }
 
@@ -127,7 +129,7 @@ STEPS: Final = (
 """An address that is not of the family asked for is an answer without addresses."""
 
 
-@pytest.mark.parametrize("kind", ["STRICT_DNS", "LOGICAL_DNS"])
+@pytest.mark.parametrize("kind", ["STRICT_DNS", "LOGICAL_DNS", "envoy.cluster.dns"])
 def test_names_that_change_fail_vanish_and_return_give_the_same_endpoints(
     kind: str, envoy_binary: Path, tmp_path: Path
 ) -> None:
@@ -151,13 +153,13 @@ def test_names_that_change_fail_vanish_and_return_give_the_same_endpoints(
                         return all(after >= least + QUESTIONS for after, least in zip(now, before, strict=True))
 
                     await until(heard)
-                    chosen = strict if kind == "STRICT_DNS" else logical
+                    chosen = logical if kind == "LOGICAL_DNS" else strict
                     await agree(envoy, cluster, {f"{host}:80": (1, 0, "HEALTHY") for host in chosen})
                 return int(envoy.counters("c")["membership_change"])
 
     changes = asyncio.run(main())
 
-    assert changes >= len({STEPS[at][1 if kind == "STRICT_DNS" else 2] for at in range(len(STEPS))})
+    assert changes >= len({STEPS[at][2 if kind == "LOGICAL_DNS" else 1] for at in range(len(STEPS))})
 
 
 def assigned(path: Path, **more: Any) -> dict[str, Any]:

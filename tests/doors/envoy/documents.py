@@ -25,6 +25,13 @@ def cluster(**more: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def followed(address: str = "a.example", **fields: Any) -> dict[str, Any]:
+    """A cluster of names by `envoy.cluster.dns`."""
+    config = {"@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster", **fields}
+    custom = {"name": "envoy.cluster.dns", "typed_config": config}
+    return cluster(cluster_type=custom, load_assignment=assignment(endpoint(address=address)))
+
+
 def checked(**more: Any) -> dict[str, Any]:
     """A cluster with an HTTP check; `more` are fields of it."""
     return cluster(health_checks=[CHECK | {"http_health_check": {"path": "/up"} | more}])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import yaml
-from tests.doors.envoy.documents import BOOTSTRAP, CHECK, assignment, balanced, checked, cluster, endpoint
+from tests.doors.envoy.documents import BOOTSTRAP, CHECK, assignment, balanced, checked, cluster, endpoint, followed
 
 from reachline.core.outlier_rules import ENVOY
 from reachline.core.pick.policy import Fallback, HashFunction, Selector, SlowStart
@@ -130,6 +130,14 @@ def test_names_are_followed_as_said(settings: Settings) -> None:
         refresh=2.0, respect_ttl=True, jitter=0.1, failure_base=1.0, failure_max=10.0, family="V4_PREFERRED",
         resolvers=(Address("127.0.0.1", 5353),),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("is_one", "kind"), [(False, Type.STRICT_DNS), (True, Type.LOGICAL_DNS)])
+def test_names_by_the_extension_are_those_of_the_types(is_one: bool, kind: Type) -> None:
+    found = one(followed(all_addresses_in_single_endpoint=is_one, dns_refresh_rate="2s", dns_lookup_family="V4_ONLY"))
+
+    assert (found.type, found.dns) == (kind, Dns(refresh=2.0, family="V4_ONLY"))
+    assert one(followed()).dns == Dns()
 
 
 def test_least_request_has_choices_bias_and_slow_start(settings: Settings) -> None:

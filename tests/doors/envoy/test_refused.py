@@ -133,7 +133,7 @@ def named(name: str, **more: Any) -> dict[str, Any]:
         (cluster(circuit_breakers={"thresholds": [{"max_connection_pools": 1}]}), "max_connection_pools", "not supported"),
         (cluster(circuit_breakers={"per_host_thresholds": [{"max_requests": 1}]}), "max_requests", "of a single host"),
         (cluster(upstream_bind_config={"source_address": {}}), "upstream_bind_config", "is not supported here"),
-        (cluster(cluster_type={"name": "envoy.cluster.dns"}), "cluster_type", "is not supported here"),
+        (cluster(cluster_type={"name": "envoy.clusters.aggregate"}), "cluster_type", "only envoy.cluster.dns"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_its_field(document: dict, path: str, rule: str) -> None:

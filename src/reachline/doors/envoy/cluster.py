@@ -26,7 +26,6 @@ _ASIDE: Final = (
 _UNSUPPORTED: Final = {
     "transport_socket_matches": "endpoints of one cluster are reached alike",
     "transport_socket_matcher": "endpoints of one cluster are reached alike",
-    "cluster_type": "use type",
     "upstream_bind_config": "bind in the client, or give a line of the reach door a source",
     "filters": "there is no filter chain here",
     "lrs_server": "",
@@ -36,12 +35,13 @@ _UNSUPPORTED: Final = {
     "original_dst_lb_config": "type: ORIGINAL_DST is not supported here",
 }
 _RAW: Final = "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
+_DNS: Final = "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster"
 _HTTP: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 def cluster(block: Block) -> Cluster | None:
     """The cluster; None where it has no name."""
-    kind = _type(block)
+    kind, names = _type(block)
     is_http2 = _is_http2(block)
     common = block.block("common_lb_config")
     balance = balancing(block, common)
@@ -52,7 +52,7 @@ def cluster(block: Block) -> Cluster | None:
         type=kind,
         membership=assignment(block.block("load_assignment"), kind),
         connect_timeout=block.seconds("connect_timeout", 5.0),
-        dns=dns(block, kind),
+        dns=dns(block, names, kind),
         eds=eds(block, name, kind),
         check=check(block, http2=is_http2),
         outliers=outliers(block.block("outlier_detection")),
@@ -68,7 +68,7 @@ def cluster(block: Block) -> Cluster | None:
         wait_for_warm_on_init=block.flag("wait_for_warm_on_init", default=True),
     )
     if common is not None:
-        found = _with_common(common, found)
+        found = _with_common(common, found, is_custom=names is not None)
     _check_endpoints(block, found)
     _transport(block, is_checked=found.check is not None)
     block.aside(*_ASIDE)
@@ -77,7 +77,7 @@ def cluster(block: Block) -> Cluster | None:
     return found if name else None
 
 
-def _with_common(common: Block, found: Cluster) -> Cluster:
+def _with_common(common: Block, found: Cluster, *, is_custom: bool) -> Cluster:
     """With the fields of `common_lb_config` that are not about balancing."""
     found = replace(
         found,
@@ -85,20 +85,31 @@ def _with_common(common: Block, found: Cluster) -> Cluster:
         ignore_new_hosts_until_first_hc=common.flag("ignore_new_hosts_until_first_hc"),
         close_connections_on_host_set_change=common.flag("close_connections_on_host_set_change"),
     )
-    if common.has("consistent_hashing_lb_config") and found.hash_hostnames and found.type is not Type.STRICT_DNS:
-        rule = f"use_hostname_for_hashing goes with type: STRICT_DNS, not with {found.type.value}"
+    is_strict = found.type is Type.STRICT_DNS and not is_custom
+    if common.has("consistent_hashing_lb_config") and found.hash_hostnames and not is_strict:
+        rule = f"use_hostname_for_hashing goes with type: STRICT_DNS, not with {'cluster_type' if is_custom else found.type.value}"
         common.refuse("consistent_hashing_lb_config", rule, "give endpoints a hash_key in the metadata of envoy.lb")
     common.unsupported({"override_host_status": "there are no overridden hosts here"})
     common.done()
     return found
 
 
-def _type(block: Block) -> Type:
-    kind = block.word("type", _TYPES, "STATIC")
+def _type(block: Block) -> tuple[Type, Block | None]:
+    """How endpoints are found, and the block of `envoy.cluster.dns` where that says so."""
+    block.one_of(("type", "cluster_type"))
+    kind, custom = block.word("type", _TYPES, "STATIC"), block.block("cluster_type")
     if kind == "ORIGINAL_DST":
         block.refuse("type", "is not supported here", "STATIC, STRICT_DNS, LOGICAL_DNS and EDS are")
-        return Type.STATIC
-    return Type(kind)
+        return Type.STATIC, None
+    if custom is None:
+        return Type(kind), None
+    custom.text("name", needed=True)
+    config = custom.block("typed_config")
+    custom.done()
+    if config is None or config.text("@type") != _DNS:
+        custom.found.refuse(custom.path, "only envoy.cluster.dns is supported, with its typed_config", about_key=True)
+        return Type.STATIC, None
+    return Type.LOGICAL_DNS if config.flag("all_addresses_in_single_endpoint") else Type.STRICT_DNS, config
 
 
 def _is_http2(block: Block) -> bool:

@@ -197,21 +197,29 @@ def _drop(block: Block) -> Drop:
     return Drop(category, numerator / parts)
 
 
-def dns(cluster: Block, kind: Type) -> Dns:
-    """How the cluster's names are followed."""
+def dns(cluster: Block, own: Block | None, kind: Type) -> Dns:
+    """How the cluster's names are followed: by its own fields, or by the block of `envoy.cluster.dns` in place of them."""
+    found = _dns(cluster, kind, _FAMILIES)
+    cluster.unsupported({"use_tcp_for_dns_lookups": "name servers are asked by UDP, and by TCP where an answer is cut"})
+    if own is None:
+        return found
+    found = _dns(own, kind, ("UNSPECIFIED", *_FAMILIES))
+    own.done()
+    return replace(found, family="AUTO") if found.family == "UNSPECIFIED" else found
+
+
+def _dns(cluster: Block, kind: Type, families: tuple[str, ...]) -> Dns:
     usual = Dns()
     base, most = _failures(cluster.block("dns_failure_refresh_rate"), is_used=kind in _NAMED)
-    found = Dns(
+    return Dns(
         refresh=(cluster.ms("dns_refresh_rate", 5_000, least=_REFRESH_LEAST) or 5_000) / 1_000,
         respect_ttl=cluster.flag("respect_dns_ttl", usual.respect_ttl),
         jitter=cluster.seconds("dns_jitter", 0.0, least=0),
         failure_base=base,
         failure_max=most,
-        family=cluster.word("dns_lookup_family", _FAMILIES, "AUTO"),
-        resolvers=_resolvers(cluster),
+        family=cluster.word("dns_lookup_family", families, families[0]),
+        resolvers=_resolvers(cluster, is_own=families is not _FAMILIES),
     )
-    cluster.unsupported({"use_tcp_for_dns_lookups": "name servers are asked by UDP, and by TCP where an answer is cut"})
-    return found
 
 
 def _failures(block: Block | None, *, is_used: bool) -> tuple[float | None, float | None]:
@@ -226,10 +234,13 @@ def _failures(block: Block | None, *, is_used: bool) -> tuple[float | None, floa
     return None if base is None else base / 1_000, None if most is None else most / 1_000
 
 
-def _resolvers(cluster: Block) -> tuple[Address, ...]:
+def _resolvers(cluster: Block, *, is_own: bool) -> tuple[Address, ...]:
     """Name servers, by any of the three fields that were there for them over time."""
-    found = [_address(each, by_name=False) for each in cluster.blocks("dns_resolvers")]
-    blocks = [cluster.block("dns_resolution_config")]
+    found: list[Address | None] = []
+    blocks: list[Block | None] = []
+    if not is_own:
+        found = [_address(each, by_name=False) for each in cluster.blocks("dns_resolvers")]
+        blocks = [cluster.block("dns_resolution_config")]
     typed = cluster.block("typed_dns_resolver_config")
     if typed is not None:
         typed.text("name", needed=True)
