@@ -291,6 +291,48 @@ def test_a_target_is_a_line_all_its_origins_a_cluster_a_provider_or_a_group(targ
     assert covers(target, line) is names
 
 
+def weightless(*names: str) -> Ledger:
+    """Three lines, of which these were ordered to carry nothing."""
+    ledger = settled()
+    for number, name in enumerate(names, 1):
+        ledger.order(ordered(Action.WEIGHT, f"payments/{name}", number=number, weight=0))
+    tick(ledger, 4)
+    return ledger
+
+
+def test_a_line_that_was_given_no_weight_is_nobodys_refuge() -> None:
+    ledger = weightless("b", "c")
+
+    for number in (5, 6, 7, 8):
+        tick(ledger, number, "FHH")
+
+    assert weights(ledger) == {A: 5, B: 0, C: 0}
+    assert (ledger.rows[A].breaker.gate, ledger.rows[A].guard) == (Gate.CLOSED, "guard.last_line")
+
+
+def test_the_last_line_that_has_weight_waits_with_an_order_to_open_it() -> None:
+    ledger = weightless("b", "c")
+
+    ledger.order(ordered(Action.OPEN, number=3))
+    tick(ledger, 5)
+
+    assert weights(ledger) == {A: 100, B: 0, C: 0}
+
+
+def test_where_all_that_have_weight_are_open_they_carry_all_the_same() -> None:
+    ledger = settled()
+    for number in (4, 5, 6):
+        tick(ledger, number, "FHH")
+    assert ledger.rows[A].breaker.gate is Gate.OPEN
+
+    for number, line in enumerate((B, C), 1):
+        ledger.order(ordered(Action.WEIGHT, line, number=number, weight=0))
+    tick(ledger, 7, "FHH")
+
+    assert weights(ledger) == {A: 100, B: 0, C: 0}
+    assert ledger.snapshot().panic == "fail_open"
+
+
 def test_lines_and_orders_find_each_other_whichever_is_looked_up() -> None:
     lines = [
         replace(builders.line(name, origin=origin), provider=provider, groups=groups)

@@ -84,7 +84,7 @@ def _waiting(
     closed = {
         line
         for line, row in rows.items()
-        if (row.breaker.gate is Gate.CLOSED or line in closing) and not lines[line].drained
+        if (row.breaker.gate is Gate.CLOSED or line in closing) and lines[line].base and not lines[line].drained
     } - {line for line, obeys in differ.items() if obeys.forced == _OPEN and line not in wishes}
     worst_first = sorted(candidates([lines[line] for line in wishes], rows, rules), key=badness, reverse=True)
     waiting = []
@@ -98,7 +98,7 @@ def _waiting(
 
 def _takes_away(row: Row, line: Line) -> bool:
     """Whether opening this line takes traffic from it."""
-    return row.breaker.gate is not Gate.OPEN and not line.drained
+    return row.breaker.gate is not Gate.OPEN and bool(line.base) and not line.drained
 
 
 def _turned(book: Book, row: Row, obeys: Obeys, rules: Rules, now_ms: int) -> Turned:

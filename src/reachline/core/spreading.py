@@ -41,7 +41,7 @@ def is_taking(line: Line, row: Row) -> bool:
 
 
 def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, now_ms: int = 0) -> list[Candidate]:
-    """The lines as the guard sees them at the end of the tick `now_ms`."""
+    """The lines as the guard sees them at the end of the tick `now_ms`. To it a line without weight is drained: it relieves nobody."""
     is_tiered = rules.policy != UNCOUPLED
     left: dict[tuple[int, int], int] = {}  # what faults leave of a base
     for line in lines:
@@ -55,7 +55,7 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
             row.breaker.gate,
             row.zone,
             row.judgement.faults,
-            not is_taking(line, row),
+            not (line.base and is_taking(line, row)),
             line.capacity,
             is_tiered and not line.roles.isdisjoint(_LOWER),
             row.incident,
@@ -107,7 +107,7 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
     full = dict(zip(names, spread(well, rules.policy, total, rules.faults), strict=True))
     if not rules.enforce:
         return Weights(full, full, "")
-    is_shut = rules.acts("breaker") and all(share.gate is _OPEN for share in now)
+    is_shut = rules.acts("breaker") and all(share.gate is _OPEN for share in now if share.base)
     if is_shut and (least := fail_open(candidates(lines, rows, rules))):
         return Weights(least, full, "fail_open")
     raw = _spread(now, total, rules)

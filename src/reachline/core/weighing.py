@@ -38,9 +38,11 @@ class Weighing:
         self._known: dict[tuple[int, int, int], int] = {}
         """The same by base, faults and step: most lines of a cluster are alike."""
         self._open: set[LineId] = set()
-        """Of these, the lines whose breaker refuses…"""
+        """Of those that have any weight, the lines whose breaker refuses…"""
         self._tried: set[LineId] = set()
         """…and those that return."""
+        self._carrying = 0
+        """How many have any weight."""
         self._held: dict[LineId, str] = {}
         """What the guard holds, and by which rule."""
         self._heaviest: Line | None = None
@@ -55,6 +57,7 @@ class Weighing:
         self._bases, self._points = sum(line.base for line in taking), full_milli(now, rules.policy)
         self._own, self._known, self._sum = {}, {}, 0
         self._open, self._tried, self._held = set(), set(), {}
+        self._carrying = sum(line.base > 0 for line in taking)
         for line in taking:
             self._own[line.id] = 0
         if self._bases:
@@ -103,7 +106,7 @@ class Weighing:
 
     def _is_suspended(self, rules: Rules) -> bool:
         is_lost = is_panic(self._sum, self._points, rules.guard)
-        return len(self._open) == len(self._own) or is_lost or (rules.breaker.share_steps and bool(self._tried))
+        return len(self._open) == self._carrying or is_lost or (rules.breaker.share_steps and bool(self._tried))
 
     def _may_fill(self, offered: int, rules: Rules) -> bool:
         """Whether the line that reaches its capacity first might, even at its full weight."""
@@ -129,7 +132,7 @@ class Weighing:
                 self._open.discard(name)
                 self._tried.discard(name)
             else:
-                _keep(self._open, name, there=gate is _OPEN)
+                _keep(self._open, name, there=gate is _OPEN and base > 0)
                 _keep(self._tried, name, there=gate is not _OPEN)
             if row.held:
                 self._held[name] = row.guard
