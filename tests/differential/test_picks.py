@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,6 +167,18 @@ SCANNED = Case((even(0, 1, 2),), extended("least_request.v3.LeastRequest", selec
 CHOSEN = Case((even(3, 4),), LEAST)
 
 
+def bounded(factor: int) -> dict[str, Any]:
+    return {"common_lb_config": {"consistent_hashing_lb_config": {"hash_balance_factor": factor}}}
+
+
+BOUND = {
+    "ring with a bound of 100": Case((even(0, 1, 2, 3, 4),), RING | bounded(100)),
+    "ring with a bound of 150": Case((weighted(1, 2, 3, 1, 1),), RING | bounded(150)),
+    "maglev with a bound of 120": Case((even(0, 1, 2, 3, 4),), MAGLEV | bounded(120)),
+    "maglev with a bound of 110": Case((weighted(3, 1, 1, 1),), MAGLEV | bounded(110)),
+}
+
+
 class World(NamedTuple):
     envoy: Envoy
     documents: dict[str, dict[str, Any]]
@@ -209,6 +223,7 @@ def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         documents = {name: document(_named(name), case, ports) for name, case in CASES.items()}
         waiting = [peer.port for peer in held]
         documents |= {"scan": document("scan", SCANNED, waiting), "choose": document("choose", CHOSEN, waiting)}
+        documents |= {name: document(_named(name), case, waiting) for name, case in BOUND.items()}
         with running(envoy_binary, bootstrap(list(documents.values()), directory), directory) as envoy:
             yield World(envoy, documents, held)
 
@@ -283,10 +298,29 @@ def test_the_least_of_all_is_picked_while_others_have_calls_under_way(world: Wor
         own.append(chooser.pick())
         memory.load(f"127.0.0.1:{own[-1]}").active += 1
 
-    theirs = _held_calls(world, "scan", 3)
+    with holding(world, "scan") as hold:
+        theirs = [hold("") for _ in range(3)]
 
     assert set(own) == set(theirs)
-    assert len(theirs) == len(own) == len(world.held[:3])
+    assert len(set(theirs)) == 3
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_a_bound_sends_keys_on_to_the_same_endpoints(world: World, name: str) -> None:
+    memory, own, theirs = Memory(), [], []
+    chooser = ours.Kept(world.documents[name], memory=memory)
+
+    with holding(world, world.documents[name]["name"]) as hold:
+        for number in range(18):
+            # Few keys, so that some endpoint is full soon.
+            key = f"key-{number % 3}"
+            own.append(chooser.pick(key))
+            theirs.append(hold(key))
+            memory.load(f"127.0.0.1:{theirs[-1]}").active += 1
+
+    assert theirs == own
+    first = {key: ours.Kept(world.documents[name], memory=Memory()).pick(key) for key in ("key-0", "key-1", "key-2")}
+    assert any(port != first[f"key-{number % 3}"] for number, port in enumerate(theirs)), "nobody was ever full"
 
 
 def test_of_two_draws_with_replacement_the_busy_one_gets_a_quarter(world: World) -> None:
@@ -309,25 +343,32 @@ def test_of_two_draws_with_replacement_the_busy_one_gets_a_quarter(world: World)
         assert abs(each - count / 4) <= 5 * math.sqrt(count * 3 / 16)
 
 
-def _held_calls(world: World, name: str, count: int) -> list[int]:
-    """Calls that wait, one after the other: who got them."""
-    release, got = threading.Event(), []
-    threads = []
+@contextmanager
+def holding(world: World, name: str) -> Iterator[Callable[[str], int]]:
+    """Calls of a cluster that wait until the end; each is made by its key, and says which endpoint has it."""
+    release, threads = threading.Event(), []
     for peer in world.held:
         peer.held = release
-        peer.called.clear()
-    for number in range(count):
-        threads.append(threading.Thread(target=_call, args=(world.envoy.port, name)))
+
+    def hold(key: str) -> int:
+        before = {peer.port: len(peer.called) for peer in world.held}
+        threads.append(threading.Thread(target=_call, args=(world.envoy.port, name, key)))
         threads[-1].start()
-        while sum(len(peer.called) for peer in world.held) <= number:
-            pass
-        got = [peer.port for peer in world.held for _ in peer.called]
-    release.set()
-    for thread in threads:
-        thread.join(10)
-    for peer in world.held:
-        peer.held = None
-    return got
+        while True:
+            for peer in world.held:
+                if len(peer.called) > before[peer.port]:
+                    return peer.port
+            assert threads[-1].is_alive(), "the call reached nobody"
+            time.sleep(0.002)
+
+    try:
+        yield hold
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join(10)
+        for peer in world.held:
+            peer.held = None
 
 
 def _hold_until_at(world: World, name: str, busy: Peer) -> threading.Thread:
@@ -342,9 +383,9 @@ def _hold_until_at(world: World, name: str, busy: Peer) -> threading.Thread:
             return thread
 
 
-def _call(port: int, name: str) -> None:
+def _call(port: int, name: str, key: str = "") -> None:
     from tests.differential.real import Door
 
     door = Door(port)
-    door.get("/", {"x-cluster": name})
+    door.get("/", {"x-cluster": name} | ({"x-key": key} if key else {}))
     door.close()
