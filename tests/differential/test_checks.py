@@ -100,6 +100,15 @@ WAITS = {
     "interval": "1.3s", "unhealthy_interval": "0.5s", "unhealthy_edge_interval": "0.1s", "healthy_edge_interval": "0.9s",
     "unhealthy_threshold": 3, "healthy_threshold": 3,
 }  # fmt: skip
+UNCALLED = TWO | {"interval": "0.1s", "no_traffic_interval": "0.5s", "no_traffic_healthy_interval": "0.9s"}
+RESULTS = {
+    # Well; two failures that count, three that fail it (they count as failed); then passes, two of them pending.
+    "http: waits": (
+        True, [(True, False), (False, True), (False, True), *[(False, False)] * 3, (True, True), (True, True)],
+    ),
+    "http: waits of a cluster that nobody calls": (False, [(True, False), (True, False), (False, True), (True, False)]),
+}  # fmt: skip
+"""Whether there are calls, and of each check that a wait follows: whether it passed, and whether a change was pending."""
 CASES = {
     "http: well from the first": Case(plays(), http(), rules=SLOW_BACK),
     "http: a wrong status fails at once": Case(plays(200, 503, 503), http(), rules=THREE),
@@ -137,6 +146,7 @@ CASES = {
     "http: a connection each": Case(plays(200, 503), http(), rules=TWO | {"reuse_connection": False}),
     "http: by POST with a body": Case(plays(), http(method="POST", send={"text": "6869"}), rules=TWO),
     "http: waits": Case(plays(200, *[RESET] * 5), http(), 9, WAITS, waits=True),
+    "http: waits of a cluster that nobody calls": Case(plays(200, 200, RESET, 200), http(), 5, UNCALLED, waits=True),
     "tcp: connects": Case(talks(b""), tcp(), rules=TWO),
     "tcp: refused": Case(REFUSED, tcp(), 6, THREE),
     "tcp: what is asked for": Case(talks(b"pong"), tcp(b"pong".hex(), send=b"ping".hex()), rules=TWO),
@@ -281,7 +291,8 @@ def checks(name: str, said: dict[str, Any], heard: list[dict[str, Any]]) -> Chec
             for event in after.events
         )
 
-    made = Checks(cluster, found.check.asked, found.check.rules, seed=1, told=told)
+    has_traffic = RESULTS.get(name, (True,))[0]
+    made = Checks(cluster, found.check.asked, found.check.rules, seed=1, told=told, has_traffic=lambda: has_traffic)
     made.replace([Target(str(each.address), *each.address) for each in found.membership.members])
     return made
 
@@ -306,23 +317,13 @@ def test_waits_are_as_long(world: World, name: str) -> None:
     found = ours.cluster(world.documents[name])
     assert found.check is not None
     rules = found.check.rules
-    # well; two failures that count, three that fail it (they count as failed); then passes, two of them pending.
-    verdicts = [
-        (True, False),
-        (False, True),
-        (False, True),
-        (False, False),
-        (False, False),
-        (False, False),
-        (True, True),
-        (True, True),
-    ]
-    waits = [wait_ms(rules, passed, pending, True, "a", 1, seed=1) / 1_000 for passed, pending in verdicts]
+    has_traffic, results = RESULTS[name]
+    waits = [wait_ms(rules, *each, has_traffic, "a", 1, seed=1) / 1_000 for each in results]
 
     for checked in world.times[name]:
         gaps = [after - before for before, after in pairwise(checked)][: len(waits)]
         # The first wait is Envoy's from before the cluster had traffic.
-        pairs = list(zip(waits[1:], gaps[1:], strict=True))
+        pairs = list(zip(waits[1:], gaps[1 : len(waits)], strict=True))
         assert all(wait - 0.02 <= gap for wait, gap in pairs), (gaps, waits)
         # One may be later still, for nobody else knows how busy the machine was.
         assert sum(gap > wait + LATE for wait, gap in pairs) <= 1, (gaps, waits)
