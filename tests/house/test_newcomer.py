@@ -32,6 +32,7 @@ TARGETS = [
     "bench-decisions",
     "bench-journal",
     "bench-sdk",
+    "bench-retries",
     "bench-xds",
     "bench-door",
     "bench-people",

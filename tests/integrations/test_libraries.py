@@ -227,3 +227,15 @@ def test_a_call_that_is_shed_is_made_nowhere(calls: Callable[..., Found], lines:
 
     assert isinstance(error, Shed)
     assert lines.seen() == {}
+
+
+def test_a_body_that_the_caller_lets_go_of_says_nothing_ill_of_the_line(lines: World) -> None:
+    async def main() -> None:
+        async with by_aiohttp.session(lines) as session:
+            for _ in range(4):
+                async with session.get(URL):
+                    pass
+
+    asyncio.run(main())
+
+    assert lines.calls() == {"ok": 4}

@@ -147,11 +147,17 @@ class _LineConnector(aiohttp.TCPConnector):
 
 def _watch(answer: aiohttp.ClientResponse, exchange: Exchange) -> None:
     """The call ends when its answer is read, given up or broken off."""
+
+    def ended() -> None:
+        error = answer.content.exception()
+        # Of this very class: the caller let go of a body it did not want. What breaks off is told by a class of its own.
+        exchange.ended(None if type(error) is aiohttp.ClientConnectionError else error)
+
     connection = answer.connection
     if connection is None:
-        exchange.ended(answer.content.exception())
+        ended()
     else:
-        connection.add_callback(lambda: exchange.ended(answer.content.exception()))
+        connection.add_callback(ended)
 
 
 async def _close(answer: aiohttp.ClientResponse) -> None:
