@@ -76,6 +76,20 @@ def test_other_traffic_moves_weights_only_where_a_line_may_be_full() -> None:
         assert weighing.follows(load, rules) is expected
 
 
+@pytest.mark.parametrize("policy", [("weighted",), ("primary_backup",), ("ab_groups", "primary_backup")])
+def test_where_traffic_is_not_followed_it_moves_no_weight(policy: tuple[str, ...]) -> None:
+    rules, rows, weighing = Rules(faults=FAULTS, policy=policy), dict.fromkeys(FILLING, Row()), Weighing()
+    before = dict(weighing.all(FILLING, rows, rules, offered=10_000).raw)
+    moved = []
+    for offered in range(11_000, 101_000, 1_000):
+        now = dict(weights(tuple(FILLING.values()), rows, rules, offered=offered).raw)
+        if now != before:
+            moved.append(offered)
+            assert weighing.follows(offered, rules)
+
+    assert moved
+
+
 def test_under_the_users_own_weights_one_line_moves_alone() -> None:
     rules = Rules(faults=FAULTS)
     rows, weighing = dict.fromkeys(LINES, Row()), Weighing()

@@ -102,6 +102,8 @@ class Weighing:
         """Whether other traffic than the last time may move weights, though no line moved."""
         if offered == self._offered or self._heaviest is None:
             return False
+        if rules.policy != UNCOUPLED:  # what a line gets of it is for the policy to say
+            return rules.acts("capacity")
         return bool(self._last.poured) or self._last.panic == "panic" or self._may_fill(offered, rules)
 
     def _is_suspended(self, rules: Rules) -> bool:
