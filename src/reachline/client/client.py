@@ -177,7 +177,7 @@ class Client:
         if self._driver is not None:
             self._driver.abandon()
         if self._background is not None:
-            self._background.leave_behind()
+            self._background.leave_behind(self._driver)
         self._driver = self._background = None
         self._falls, self._next_start = 0, -math.inf
         self._pid = os.getpid()

@@ -14,9 +14,9 @@ __all__ = ["Background"]
 
 _log: Final = logging.getLogger("reachline.client")
 
-_LEFT_BEHIND: Final[list[asyncio.AbstractEventLoop]] = []
-"""Loops of threads that a fork did not copy. Kept, for dropping one would close what the parent still waits on: its
-epoll is the parent's too."""
+_LEFT_BEHIND: Final[list[object]] = []
+"""Loops of threads that a fork did not copy, and what ran on them. Kept, for dropping one would close what the parent still waits
+on: its epoll is the parent's too, and so are its connections."""
 
 
 class Background:
@@ -57,9 +57,9 @@ class Background:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def leave_behind(self) -> None:
-        """In a forked child: the thread is not here, and its loop must not be touched again."""
-        _LEFT_BEHIND.append(self._loop)
+    def leave_behind(self, *ran: object) -> None:
+        """In a forked child: the thread is not here, and neither its loop nor what `ran` there must be touched again."""
+        _LEFT_BEHIND.extend((self._loop, *ran))
 
     def _run(self) -> None:
         try:

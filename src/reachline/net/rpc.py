@@ -167,8 +167,9 @@ async def attach(
     """A stream to the center at `address`, connected; ConnectionError (with the reason) or TimeoutError where there is none.
 
     A Unix socket is guarded by its file's rights and never speaks TLS. `method` and `options` (of the channel) are for other
-    peers than a center.
+    peers than a center. Refused, as a peer that is away, in a child of a process that used gRPC before the fork.
     """
+    _check_fork(address)
     chosen = tuple({**dict(_CHANNEL), **options}.items())
     if credentials is None or address.startswith(_UNIX):
         channel = grpc.aio.insecure_channel(address, chosen)
@@ -181,6 +182,19 @@ async def attach(
     except BaseException:
         await channel.close()
         raise
+
+
+_USERS: Final[set[int]] = set()
+"""Processes in which gRPC runs; a child finds its parent's."""
+
+
+def _check_fork(address: str) -> None:
+    """A child shares with its parent the socket by which gRPC wakes its loop: it would hear nothing, and take away what the parent
+    should hear.
+    """
+    if _USERS and os.getpid() not in _USERS:
+        raise ConnectionError(f"{address}: gRPC was in use before the fork; connect after it, or with wait=0")
+    _USERS.add(os.getpid())
 
 
 async def _ready(channel: grpc.aio.Channel, address: str) -> None:
