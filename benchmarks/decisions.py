@@ -24,6 +24,7 @@ from benchmarks.contending.digest import digest
 from benchmarks.contending.page import Book, page
 from benchmarks.contending.stored import Key, Stored, load, merged, of_row, save
 
+from reachline.simulate.composite import composite
 from reachline.simulate.limits import Row
 from reachline.simulate.reading import read
 from reachline.simulate.runner import CONTENDERS, Job, perform
@@ -122,11 +123,20 @@ def perform_all(jobs: Sequence[Job], path: Path, processes: int) -> None:
 def book(scenarios: Sequence[Scenario], known: Mapping[Key, Stored]) -> Book:
     """What the page is made of: the runs of scenarios that still are."""
     by_id = {one.id: one for one in scenarios}
-    runs = {key: run for key, run in known.items() if key[0] in by_id}
+    runs = {key: _scored(run, by_id[run.scenario], known) for key, run in known.items() if key[0] in by_id}
     stale = sum(run.digest != digest(by_id[run.scenario], run.contender) for run in runs.values())
     return Book(
         scenarios, runs, {name: part_of(name) for name in by_id}, stale, {part.name: part.seeds for part in PARTS}
     )
+
+
+def _scored(run: Stored, scenario: Scenario, known: Mapping[Key, Stored]) -> Stored:
+    """With its score as it is worked out today; without one where nobody did nothing under its seed."""
+    idle = known.get((run.scenario, "none", run.seed))
+    if idle is None:
+        return run._replace(metrics={name: figure for name, figure in run.metrics.items() if name != "composite"})
+    points = composite(run.metrics, idle.metrics, run=scenario.duration_s, has_truth=bool(scenario.truth))
+    return run._replace(metrics={**run.metrics, "composite": points})
 
 
 def _asked() -> argparse.Namespace:

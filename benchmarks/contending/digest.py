@@ -35,10 +35,8 @@ CONTENDERS = {
 DECIDING = ("core", "simulate", "upstream")
 PRESETS = ("reachline.doors.presets", "reachline.doors.fast", "reachline.doors.judging", "reachline.doors.limits")
 """Of the doors only what sets numbers: how documents are read changes daily, and moves none of them."""
-LEAVES = ("reachline.simulate.runner", *PRESETS)
-"""What counts by itself, whatever it imports…"""
 SHARED = "reachline.core.tiers"
-"""…and of the core for those who are not Reachline: a policy's shares in health."""
+"""All of the core that counts for those who are not Reachline: a policy's shares in health."""
 
 
 def digest(scenario: Scenario, contender: str, mode: str = "fast") -> str:
@@ -63,7 +61,7 @@ def modules(contender: str) -> tuple[str, ...]:
     """The modules that count for a contender, sorted. Others know nothing of Reachline's own: neither its center nor its clients."""
     ours = contender.startswith("reachline")
     roots = [WORLD, "reachline.simulate.world", *([CONTENDERS[contender]] if contender in CONTENDERS else [])]
-    found = _closure([*roots, *(LEAVES if ours else LEAVES[:1])], through_ours=ours)
+    found = _closure([*roots, *(PRESETS if ours else ())], through_ours=ours)
     return tuple(sorted(found))
 
 
@@ -74,14 +72,14 @@ def _closure(roots: Iterable[str], *, through_ours: bool) -> set[str]:
         if name in found or not _counts(name, through_ours=through_ours):
             continue
         found.add(name)
-        if name not in LEAVES:
+        if name not in PRESETS:
             left += _imported(_file(name))
     return found
 
 
 def _counts(name: str, *, through_ours: bool) -> bool:
-    if name in LEAVES:
-        return through_ours or name not in PRESETS
+    if name in PRESETS:
+        return through_ours
     part = name.split(".")[1] if "." in name else ""
     if not through_ours and (name.startswith(OURS) or (part != "simulate" and name != SHARED)):
         return False

@@ -151,9 +151,26 @@ def _short(book: Book, compared: Sequence[Against]) -> Iterator[str]:
         f" because nobody has any in {equal}, not settled in {even}, more in {more}."
     )
     yield f"- False trips: no more in {sum(one.trips_no_more for one in rivals)} of {len(rivals)}."
+    yield f"- {_returned(book)}"
     yield f"- {_soaked(book)}"
     yield "\n### What falls short\n"
     yield from _lacking(book, rivals) or ["Nothing."]
+
+
+def _returned(book: Book) -> str:
+    """Nobody asks it of most scenarios, but people do."""
+    ended = [
+        one
+        for one in book.part("blocking")
+        if one.truth and max(truth.to for truth in one.truth) < one.duration_s and book.of(one.id, OURS)
+    ]
+    late = [one for one in ended if any(run.metrics["t_restore_full"] is None for run in book.of(one.id, OURS))]
+    said = f"; not in {', '.join(_repaired(one) for one in late)}" if late else ""
+    return f"Lines that were repaired have their full share again before the run ends in {len(ended) - len(late)} of {len(ended)} scenarios{said}."
+
+
+def _repaired(scenario: Scenario) -> str:
+    return f"{scenario.id} ({scenario.duration_s - max(truth.to for truth in scenario.truth):g} s)"
 
 
 def _lacking(book: Book, rivals: Sequence[Against]) -> list[str]:

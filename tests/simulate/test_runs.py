@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.simulate.short import hard_down, scenario
 
+from reachline.simulate.composite import composite
 from reachline.simulate.counts import turns
 from reachline.simulate.limits import Row, held, passed
-from reachline.simulate.runner import Job, composite, perform, play
+from reachline.simulate.runner import Job, perform, play
 
 
 def row(*contenders: str, seed: int = 1, **said: Any) -> list[Row]:
@@ -48,11 +49,16 @@ def test_nothing_happens_on_healthy_lines() -> None:
 
 
 def test_a_few_bad_calls_where_doing_nothing_has_none_cost_their_share_of_a_hundredth() -> None:
-    world = play(scenario(duration_s=5), "none", seed=1)
     none = {"bad_requests": 0.0}
 
-    assert composite({"bad_requests": 2e-6}, none, world.observer) == pytest.approx(99.99)
-    assert composite({"bad_requests": 0.5}, none, world.observer) == 60.0
+    assert composite({"bad_requests": 2e-6}, none, run=1_200, has_truth=False) == pytest.approx(99.99)
+    assert composite({"bad_requests": 0.5}, none, run=1_200, has_truth=False) == 60.0
+
+
+def test_what_sums_of_shares_miss_by_is_no_cost() -> None:
+    residue = {"needless_shift": 5e-17}
+
+    assert composite(residue, residue, run=1_200, has_truth=False) == 100.0
 
 
 def test_the_oracle_is_never_worse_than_doing_nothing() -> None:

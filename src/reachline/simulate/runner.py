@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from typing import Final, NamedTuple
 
+from reachline.simulate.composite import composite
 from reachline.simulate.contender import Maker, Run
 from reachline.simulate.fleet import Sums
 from reachline.simulate.limits import Row, held
-from reachline.simulate.observe import Observer
 from reachline.simulate.peers import TABLE
-from reachline.simulate.ran import Figure, Ran
+from reachline.simulate.ran import Ran
 from reachline.simulate.reach.contender import Reachline
 from reachline.simulate.scenarios import Scenario
 from reachline.simulate.score import figures
@@ -22,25 +22,10 @@ from reachline.simulate.timeline import Timeline
 from reachline.simulate.world import World
 from reachline.store.collecting import uncollected
 
-__all__ = ["CONTENDERS", "Job", "composite", "jobs", "perform", "play", "rows_of"]
+__all__ = ["CONTENDERS", "Job", "jobs", "perform", "play", "rows_of"]
 
 CONTENDERS: Final = ("reachline", "reachline-literal", *TABLE, "none", "oracle")
 """By the names that people give them."""
-_SCALE: Final = {
-    "bad_requests": 40,
-    "false_trips_per_h": 20,
-    "t_restore_full": 15,
-    "overload_s": 15,
-    "needless_shift": 10,
-}
-"""Weights of the composite."""
-_FALSE_TRIPS: Final = 1.0
-"""Per line-hour, in the place of what doing nothing costs: it never trips…"""
-_SHIFT: Final = 0.1
-"""…nor moves traffic: a tenth of all that is called…"""
-_BAD: Final = 0.01
-"""…and where no line ever fails it loses no call: the hundredth of all calls that scenarios allow at most. Chance alone makes a few in a
-million differ from the oracle's."""
 
 
 class Job(NamedTuple):
@@ -97,7 +82,9 @@ def perform(job: Job) -> list[Row]:
     for name in job.contenders:
         world = ends.get(name) or play(job.scenario, name, seed=job.seed, mode=job.mode)
         found = figures(_ran(world, best))
-        found["composite"] = composite(found, worst, world.observer)
+        found["composite"] = composite(
+            found, worst, run=world.observer.end_ms / 1_000, has_truth=bool(job.scenario.truth)
+        )
         has_calls = job.scenario.traffic.rps > 0
         limits = held(job.scenario.limits, found, has_calls=has_calls)
         rows.append(Row(job.scenario.id, name, job.seed, found, limits))
@@ -107,27 +94,6 @@ def perform(job: Job) -> list[Row]:
 def _ran(world: World, oracle: Sums) -> Ran:
     told = world.contender.told if isinstance(world.contender, Reachline) else None
     return Ran(world.run, world.observer, oracle, told)
-
-
-def composite(found: Mapping[str, Figure], worst: Mapping[str, Figure], seen: Observer) -> float:
-    """100 for one who loses nothing that doing nothing loses; what that cannot lose has a scale of its own."""
-    run = seen.end_ms / 1_000
-    alone = {
-        "bad_requests": _BAD,
-        "false_trips_per_h": _FALSE_TRIPS,
-        "t_restore_full": run,
-        "overload_s": run,
-        "needless_shift": _SHIFT,
-    }
-    never = run if seen.scenario.truth else 0.0
-    total = 100.0
-    for name, points in _SCALE.items():
-        figure = found.get(name)
-        lost = never if figure is None else float(figure) if isinstance(figure, int | float) else 0.0
-        cost = worst.get(name)
-        against = float(cost) if isinstance(cost, int | float) and cost else alone[name]
-        total -= points * min(1.0, lost / against)
-    return round(total, 2)
 
 
 def rows_of(
