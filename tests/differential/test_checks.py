@@ -30,10 +30,11 @@ from reachline.upstream.checks import Checks, Target
 pytestmark = pytest.mark.real
 
 INTERVAL: Final = 0.1
-TIMEOUT: Final = 0.8
+TIMEOUTS: Final = (0.8, 2.5, 5.0)
+"""Seconds. Where a busy machine lets answers come too late, what was played proves nothing: it is played again, with more patience."""
 LATE: Final = 0.35
 """Seconds that a check may be late on a busy machine; waits that are compared differ by more."""
-PLAYED: Final = 60.0
+PLAYED: Final = 120.0
 """Seconds at most; it ends once every script is played."""
 SINK: Final = "type.googleapis.com/envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink"
 REDIS: Final = "type.googleapis.com/envoy.extensions.health_checkers.redis.v3.Redis"
@@ -126,7 +127,8 @@ CASES = {
     "http: silence and resets are one run": Case(plays(200, HANG, RESET, HANG), http(), 7, THREE),
     "http: a retriable status goes on with their run": Case(plays(200, RESET, 500, HANG), http(**RETRIABLE), 7, THREE),
     "http: a wrong status ends a run below its threshold": Case(plays(200, RESET, 503), http(), 7, THREE),
-    "http: silence from the first": Case(plays(HANG, HANG), http(), 6, TWO),
+    # Short, for an Envoy is not live before every first check is over, and until then nobody calls it.
+    "http: silence from the first": Case(plays(HANG, HANG), http(), 6, TWO | {"timeout": "0.5s"}),
     "http: refused": Case(REFUSED, http(), 6, TWO),
     "http: the body holds what is asked for": Case(
         plays(Reply(body=b"..one..two"), Reply(body=b"two one"), then=Reply(body=b"onetwo")),
@@ -174,11 +176,10 @@ class World(NamedTuple):
     own: dict[str, list[dict[str, Any]]]
     times: dict[str, tuple[list[float], list[float]]]
     figures: dict[str, dict[str, int]]
-    hosts: dict[str, dict[int, dict[str, Any]]]
 
 
-def document(name: str, case: Case, port: int, log: Path) -> dict[str, Any]:
-    rules = {"timeout": f"{TIMEOUT}s", "interval": f"{INTERVAL}s"} | case.rules
+def document(name: str, case: Case, port: int, log: Path, timeout: float) -> dict[str, Any]:
+    rules = {"timeout": f"{timeout}s", "interval": f"{INTERVAL}s"} | case.rules
     endpoint = {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}}
     return {
         "name": name,
@@ -236,27 +237,47 @@ def health_server(statuses: list[int]) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("checks")
+def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+    for timeout in TIMEOUTS:
+        found = played(envoy_binary, tmp_path_factory.mktemp("checks"), timeout)
+        if not is_late(found):
+            break
+    return found
+
+
+def is_late(world: World) -> bool:
+    """Whether answers came too late, or waits were too long, by either side, where the script has no silence."""
+    silent = {name for name in CASES if "silence" in name}
+    heard = [
+        event
+        for side in (world.theirs, world.own)
+        for name, case in CASES.items()
+        for event in side[name][: case.checks]
+        if name not in silent
+    ]
+    return any("NETWORK_TIMEOUT" in json.dumps(event) for event in heard) or any(
+        late > 1 for name in RESULTS for late in map(len, too_long(world, name))
+    )
+
+
+def played(binary: Path, directory: Path, timeout: float) -> World:
+    """All scripts, by both, once."""
     documents, own_documents, times = {}, {}, {}
     with ExitStack() as stack:
         peers = stack.enter_context(serving())
         for number, (name, case) in enumerate(CASES.items()):
             (port, checked), (own_port, own_checked) = (stack.enter_context(endpoint(case, peers)) for _ in "to")
             log = directory / f"{number}.log"
-            documents[name] = document(f"c{number}", case, port, log)
-            own_documents[name] = document(f"c{number}", case, own_port, log)
+            documents[name] = document(f"c{number}", case, port, log, timeout)
+            own_documents[name] = document(f"c{number}", case, own_port, log, timeout)
             times[name] = checked, own_checked
-        ready: dict[str, list[dict[str, Any]]] = {}
-        with running(envoy_binary, bootstrap(list(documents.values()), directory), directory) as envoy:
-            waits = documents["http: waits"]["name"]
-            envoy.call(waits)  # from now on the cluster has traffic
-            ready.update(asyncio.run(play(own_documents, times["http: waits"])))
-            wait_until(lambda: all(len(events(envoy, at)) >= case.checks for at, case in enumerate(CASES.values())))
-            theirs = {name: events(envoy, number) for number, name in enumerate(CASES)}
-            figures = {name: envoy.counters(each["name"]) for name, each in documents.items()}
-            hosts = envoy.hosts()
-        yield World(documents, theirs, ready, times, figures, hosts)
+        envoy = stack.enter_context(running(binary, bootstrap(list(documents.values()), directory), directory))
+        envoy.call(documents["http: waits"]["name"])  # from now on the cluster has traffic
+        own = asyncio.run(play(own_documents, times["http: waits"]))
+        wait_until(lambda: all(len(events(envoy, at)) >= case.checks for at, case in enumerate(CASES.values())), PLAYED)
+        theirs = {name: events(envoy, number) for number, name in enumerate(CASES)}
+        figures = {name: envoy.counters(each["name"]) for name, each in documents.items()}
+    return World(documents, theirs, own, times, figures)
 
 
 def events(envoy: Envoy, number: int) -> list[dict[str, Any]]:
@@ -314,19 +335,25 @@ def test_the_same_checks_come_to_the_same_events(world: World, name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.waits])
 def test_waits_are_as_long(world: World, name: str) -> None:
+    for pairs in waits_of(world, name):
+        assert len(pairs) == len(RESULTS[name][1]) - 1
+        assert all(wait - 0.02 <= gap for wait, gap in pairs), pairs
+    # One may be later still, for nobody else knows how busy the machine was.
+    assert all(len(late) <= 1 for late in too_long(world, name)), waits_of(world, name)
+
+
+def waits_of(world: World, name: str) -> list[list[tuple[float, float]]]:
+    """By both sides: how long a wait must be, and how long it was. Without the first: Envoy's began before there was traffic."""
     found = ours.cluster(world.documents[name])
     assert found.check is not None
-    rules = found.check.rules
     has_traffic, results = RESULTS[name]
-    waits = [wait_ms(rules, *each, has_traffic, "a", 1, seed=1) / 1_000 for each in results]
+    waits = [wait_ms(found.check.rules, *each, has_traffic, "a", 1, seed=1) / 1_000 for each in results]
+    gaps = [[after - before for before, after in pairwise(checked)] for checked in world.times[name]]
+    return [list(zip(waits[1:], each[1 : len(waits)], strict=True)) for each in gaps]
 
-    for checked in world.times[name]:
-        gaps = [after - before for before, after in pairwise(checked)][: len(waits)]
-        # The first wait is Envoy's from before the cluster had traffic.
-        pairs = list(zip(waits[1:], gaps[1 : len(waits)], strict=True))
-        assert all(wait - 0.02 <= gap for wait, gap in pairs), (gaps, waits)
-        # One may be later still, for nobody else knows how busy the machine was.
-        assert sum(gap > wait + LATE for wait, gap in pairs) <= 1, (gaps, waits)
+
+def too_long(world: World, name: str) -> list[list[tuple[float, float]]]:
+    return [[(wait, gap) for wait, gap in pairs if gap > wait + LATE] for pairs in waits_of(world, name)]
 
 
 def test_a_passing_check_ends_an_ejection_where_rules_say_so(envoy_binary: Path, tmp_path: Path) -> None:
@@ -340,7 +367,7 @@ def test_a_passing_check_ends_an_ejection_where_rules_say_so(envoy_binary: Path,
         for name, port, flag in (("back", back, True), ("stays", stays, False), ("asks", asks, True)):
             # Asked once and then only after the calls: what is seen between is of the calls.
             case = Case(REFUSED, http(), rules={"unhealthy_threshold": 1, "healthy_threshold": 2, "interval": "1s"})
-            documents[name] = document(name, case, port, tmp_path / f"{name}.log") | {
+            documents[name] = document(name, case, port, tmp_path / f"{name}.log", TIMEOUTS[-1]) | {
                 "outlier_detection": {
                     "consecutive_5xx": 1, "max_ejection_percent": 100, "interval": "600s", "base_ejection_time": "600s",
                     "max_ejection_time": "600s", "successful_active_health_check_uneject_host": flag,
