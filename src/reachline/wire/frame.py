@@ -13,6 +13,7 @@ import msgspec
 
 from reachline.errors import RemoteProtocolError
 from reachline.model import Kind, Reading
+from reachline.wire.figures import wrong, wrong_doubt
 from reachline.wire.size import MAX_FRAME
 
 __all__ = [
@@ -382,6 +383,16 @@ def decode(data: bytes) -> Frame:
         found = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"malformed frame: {error}") from error
-    if isinstance(found, Heartbeat) and any(report.more for report in found.reports):
-        found = msgspec.structs.replace(found, reports=tuple(map(_joined, found.reports)))
+    if isinstance(found, Heartbeat):
+        if any(report.more for report in found.reports):
+            found = msgspec.structs.replace(found, reports=tuple(map(_joined, found.reports)))
+        _check(found)
     return found
+
+
+def _check(found: Heartbeat) -> None:
+    if problem := wrong_doubt(found.doubt):
+        raise RemoteProtocolError(f"malformed frame: {problem}")
+    for report in found.reports:
+        if problem := wrong(report.reading):
+            raise RemoteProtocolError(f"malformed frame: {report.line[:MOST_TEXT]}: {problem}")
