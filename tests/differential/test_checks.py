@@ -125,7 +125,7 @@ CASES = {
     "http: silence counts": Case(plays(200, HANG, HANG, HANG), http(), 7, TWO),
     "http: resets count": Case(plays(200, RESET, RESET, RESET), http(), rules=TWO),
     "http: silence and resets are one run": Case(plays(200, HANG, RESET, HANG), http(), 7, THREE),
-    "http: a retriable status goes on with their run": Case(plays(200, RESET, 500, HANG), http(**RETRIABLE), 7, THREE),
+    "http: a reset, a retriable status and silence are one run": Case(plays(200, RESET, 500, HANG), http(**RETRIABLE), 7, THREE),
     "http: a wrong status ends a run below its threshold": Case(plays(200, RESET, 503), http(), 7, THREE),
     # Short, for an Envoy is not live before every first check is over, and until then nobody calls it.
     "http: silence from the first": Case(plays(HANG, HANG), http(), 6, TWO | {"timeout": "0.5s"}),
