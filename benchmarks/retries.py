@@ -24,8 +24,8 @@ from reachline.testing.door import document, line, serving
 from reachline.testing.services import Caller
 from reachline.upstream import Attempt
 
-TIMEOUT = 0.25
-"""Of one try; a call as a whole has four of them."""
+TIMEOUT = 1.0
+"""Of one try, as the source document has it; a call as a whole has four of them."""
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 

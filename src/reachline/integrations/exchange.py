@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, sleep
 
 __all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy"]
 
+_KNOWN: Final = 4_096
+"""Addresses that are kept taken apart: as many lines as one process calls at a time, and more."""
 _SHORTEST: Final[Seconds] = 0.001
 
 AnyCluster = Cluster | KeptCluster
@@ -46,6 +49,7 @@ class Route:
     ) -> None:
         self._clusters: Final = {name.lower(): each for name, each in lines.clusters.items()}
         self._usual: Final = Plan(tries=tries, deadline=deadline)
+        self._twice: Final = Plan(idempotent=True, tries=tries, deadline=deadline)
         self.keep_host: Final = keep_host
         """Whether the far side is told the name in the URL, not the line's own."""
 
@@ -54,13 +58,17 @@ class Route:
 
         `said` is what the caller attached to this request: a `Plan`. A body that cannot be sent twice is sent once.
         """
-        cluster = self._clusters.get(host.lower())
+        cluster = self._clusters.get(host) or self._clusters.get(host.lower())
         if cluster is None:
             return None
-        own = cast(Plan, said) if isinstance(said, Mapping) else Plan()
-        plan = {"idempotent": method.upper() in IDEMPOTENT, **self._usual, **own}
-        plan["idempotent"] = bool(plan["idempotent"]) and is_replayable
-        return Exchange(Tries(cluster, cast(Plan, plan)))
+        is_idempotent = method in IDEMPOTENT
+        if isinstance(said, dict):
+            plan: Plan = {**self._usual, **cast(Plan, said)}
+            is_idempotent = plan.get("idempotent", is_idempotent)
+            plan["idempotent"] = is_idempotent and is_replayable
+        else:
+            plan = self._twice if is_idempotent and is_replayable else self._usual
+        return Exchange(Tries(cluster, plan))
 
 
 class Exchange:
@@ -173,12 +181,15 @@ class Exchange:
 
 def aim(pick: Pick, scheme: str) -> tuple[str, str, int | None]:
     """Scheme, host and port to call a line by; a line that names no scheme of HTTP is called by the request's own."""
-    parts = urlsplit(pick.url)
+    return _aim(pick.url, pick.address, pick.target, scheme)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _aim(url: str, address: tuple[str, int] | None, target: str, scheme: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
     if parts.scheme in ("http", "https") and parts.hostname:
         return parts.scheme, parts.hostname, parts.port
-    if pick.address is None:
-        return scheme, pick.target, None
-    return scheme, *pick.address
+    return (scheme, target, None) if address is None else (scheme, *address)
 
 
 def is_proxy(via: str) -> bool:
