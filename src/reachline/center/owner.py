@@ -319,7 +319,7 @@ class Owner:
         told = notes(ledger.hearing.excused.values(), ledger.hearing.plane_ms)
         self._board.notes[scope.cluster] = (*told, *noted(ledger.board.steer))
         record = self._append(Ticked(scope=scope, at_ms=now_ms, changes=closed.changes, digest=closed.digest))
-        return Ticking(ledger, closed, ledger.lines, faults(ledger), record)
+        return Ticking(ledger, closed, ledger.lines, ledger.rules, faults(ledger), record)
 
     def _replanned(self, now_ms: int) -> list[Ticking]:
         """Clusters that the plan across regions gives another part than they had, in the journal before it is theirs."""
@@ -350,10 +350,10 @@ class Owner:
         if snapshot is not None:
             # A client may have lifted the epoch while the tick was on its way to the disk: the version never falls.
             snapshot = max(snapshot, one.ledger.snapshot(), key=_version)
-            ledger = one.ledger
+            steer = one.ledger.board.steer
             cluster = Cluster(
-                scope=scope, lines=one.lines, rules=ledger.rules, snapshot=snapshot, faults=one.faults, steer=ledger.board.steer
-            )  # fmt: skip
+                scope=scope, lines=one.lines, rules=one.rules, snapshot=snapshot, faults=one.faults, steer=steer
+            )
             news = self._board.publish(cluster, one.closed.changes)
             self._stream.decided((change.line for change in one.closed.changes), news)
             self._board.counts["decisions", ""] += len(one.closed.changes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from reachline.core.ledger import Closed, Ledger
+from reachline.core.rules import Rules
 from reachline.model import Line, LineId
 
 __all__ = ["Ticking", "faults", "whole"]
@@ -17,6 +18,7 @@ class Ticking(NamedTuple):
     ledger: Ledger
     closed: Closed
     lines: Mapping[LineId, Line]
+    rules: Rules
     faults: Mapping[LineId, int]
     record: int = 0
     """Its number in the journal."""
@@ -24,7 +26,7 @@ class Ticking(NamedTuple):
 
 def whole(ledger: Ledger, record: int = 0) -> Ticking:
     """What the ledger says now, without any decision on a line."""
-    return Ticking(ledger, Closed(ledger.snapshot(), (), b""), ledger.lines, faults(ledger), record)
+    return Ticking(ledger, Closed(ledger.snapshot(), (), b""), ledger.lines, ledger.rules, faults(ledger), record)
 
 
 def faults(ledger: Ledger) -> dict[LineId, int]:
