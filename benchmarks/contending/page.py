@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from benchmarks.contending.against import OURS, Against, Verdict, against
 from benchmarks.contending.paired import Difference
 from benchmarks.contending.reasons import REASONS
-from benchmarks.contending.shown import PER, asked, shown, title
+from benchmarks.contending.shown import PER, asked, number, shown, title
 from benchmarks.contending.stored import Key, Stored
 
 from reachline.simulate.bound import CONFIDENCE, highest
@@ -165,8 +165,11 @@ def _returned(book: Book) -> str:
         if one.truth and max(truth.to for truth in one.truth) < one.duration_s and book.of(one.id, OURS)
     ]
     late = [one for one in ended if any(run.metrics["t_restore_full"] is None for run in book.of(one.id, OURS))]
-    said = f"; not in {', '.join(_repaired(one) for one in late)}" if late else ""
-    return f"Lines that were repaired have their full share again before the run ends in {len(ended) - len(late)} of {len(ended)} scenarios{said}."
+    why = (
+        "The wait before a trial doubles with each trial that fails, so a long fault may be followed by a wait as long."
+    )
+    said = f"; not in {', '.join(_repaired(one) for one in late)} after the repair. {why}" if late else "."
+    return f"Lines that were repaired have their full share again before the run ends in {len(ended) - len(late)} of {len(ended)} scenarios{said}"
 
 
 def _repaired(scenario: Scenario) -> str:
@@ -238,8 +241,8 @@ def _comparisons(compared: Sequence[Against]) -> Iterator[str]:
 
 def _bounds(found: Difference) -> str:
     if found.pairs < 2:
-        return f"{found.mean:.3g} (one pair)"
-    return f"{found.mean:.3g} ({found.low:.3g} … {found.high:.3g})"
+        return f"{number(found.mean)} (one pair)"
+    return f"{number(found.mean)} ({number(found.low)} … {number(found.high)})"
 
 
 def _each(book: Book) -> Iterator[str]:

@@ -12,7 +12,7 @@ from benchmarks.contending.stored import Stored
 from reachline.simulate.ran import Figure
 from reachline.simulate.scenarios import BShare, Limits, OpenAfter, Scenario
 
-__all__ = ["PER", "UNITS", "asked", "bad_rates", "shown", "title"]
+__all__ = ["PER", "UNITS", "asked", "bad_rates", "number", "shown", "title"]
 
 PER: Final = 10_000
 """Bad calls are told of so many: all figures are then small and none is a row of zeros."""
@@ -87,11 +87,12 @@ def _listed(figures: Sequence[Sequence[float]]) -> str:
 
 def _spanned(figures: Sequence[float]) -> str:
     low, high = min(figures), max(figures)
-    middle = _one(median(figures))
-    return middle if _one(low) == _one(high) else f"{middle} ({_one(low)} … {_one(high)})"
+    middle = number(median(figures))
+    return middle if number(low) == number(high) else f"{middle} ({number(low)} … {number(high)})"
 
 
-def _one(figure: float) -> str:
+def number(figure: float) -> str:
+    """Three digits, thousands apart; "never" for what is beyond all numbers."""
     if math.isinf(figure) or math.isnan(figure):
         return "never"
     if abs(figure) >= 100:
@@ -121,10 +122,10 @@ def _wanted(limits: Limits, name: str, *, has_calls: bool) -> str:
             return word
         case OpenAfter() as after:
             bound = after.with_passive if has_calls else after.active_only
-            return f"≤ {_one(bound)}" if bound is not None else "–"
+            return f"≤ {number(bound)}" if bound is not None else "–"
         case BShare() as share:
-            return " / ".join(_one(each) for each in (share.healthy, share.one_down, share.both_down))
+            return " / ".join(number(each) for each in (share.healthy, share.one_down, share.both_down))
         case list() as shares:
-            return " / ".join(_one(float(each)) for each in shares)
+            return " / ".join(number(float(each)) for each in shares)
         case wanted:
-            return f"≤ {_one(_SCALES.get(name, 1.0) * float(wanted))}"
+            return f"≤ {number(_SCALES.get(name, 1.0) * float(wanted))}"
