@@ -18,8 +18,8 @@ from reachline.upstream.listing import Admitted, target
 from reachline.upstream.tries import BUDGET, SharedBudget, Tries, attempts
 
 
-def cluster(lines: int = 3, *, plan: Admitted | None = None) -> Cluster:
-    made = Cluster("payments", clock=time.monotonic, rng=random.Random(1))
+def cluster(lines: int = 3, *, plan: Admitted | None = None, patience: float = 1.0) -> Cluster:
+    made = Cluster("payments", clock=time.monotonic, rng=random.Random(1), patience=patience)
     rows = tuple(Listed(LineId(f"payments/{n}"), target(f"tcp://10.0.0.{n}:80"), 100, 100) for n in range(lines))
     made.replace(LineList(cluster="payments", lines=rows, version=Version(1, 1), plan=plan), source="center")
     made.wake()
@@ -181,6 +181,39 @@ def test_an_interrupt_is_never_a_reason_to_try_again() -> None:
         made.call(failing(9, KeyboardInterrupt(), seen), idempotent=True)
 
     assert len(seen) == 1
+
+
+def test_a_cancelled_call_stays_cancelled_however_late_it_was() -> None:
+    made, seen = cluster(patience=0.0), []
+
+    with pytest.raises(asyncio.CancelledError):
+        made.call(failing(9, asyncio.CancelledError(), seen), idempotent=True)
+
+    assert len(seen) == 1
+    assert made.stats().calls.late == 1
+
+
+def test_a_line_that_waits_for_its_one_trial_is_no_refuge_for_a_retry() -> None:
+    made = cluster(2)
+    for _ in range(2):
+        made.report(next(pick for pick, _ in made.offers if pick.line == "payments/0"), "timeout")
+    made._clock = lambda: time.monotonic() + 3_600
+    made.turn()
+    tried = next(pick for pick, _ in made.offers if pick.line == "payments/1")
+
+    assert {pick.line for pick, _ in made.offers} == {"payments/0", "payments/1"}
+    assert made.another((tried,)) is None
+
+
+def test_an_answer_that_begins_has_taken_its_time() -> None:
+    made = cluster()
+
+    with made.attempt() as call:
+        call.answered()
+        told = call.elapsed
+
+    assert told is not None
+    assert call.elapsed == told
 
 
 def test_without_any_line_the_function_is_called_once_and_sees_it() -> None:

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import signal
+
+from reachline.integrations.pools import Pools
+from reachline.model import LineId
+from reachline.upstream.care import Care
+from reachline.upstream.listing import Pick
+
+
+class Pool:
+    """Somebody's connections."""
+
+
+def pick(name: str, openings: int | None = None) -> Pick:
+    care = None if openings is None else Care(openings)
+    return Pick(LineId(name), None, "", "direct", "", care=care)
+
+
+def test_a_line_has_one_pool_until_it_was_open() -> None:
+    pools = Pools(lambda _: Pool())
+    first, _ = pools.borrow(pick("a"))
+
+    assert pools.borrow(pick("a"))[0] is first
+    assert pools.borrow(pick("a", 0))[0] is first
+    assert pools.borrow(pick("b"))[0] is not first
+    assert pools.borrow(pick("a", 1))[0] is not first
+
+
+def test_a_pool_of_before_is_closed_when_the_last_call_on_it_ends() -> None:
+    pools = Pools(lambda _: Pool())
+    old, _ = pools.borrow(pick("a"))
+    pools.borrow(pick("a"))
+
+    _, closing = pools.borrow(pick("a", 1))
+
+    assert closing is None
+    assert [pools.give_back(old), pools.give_back(old)] == [None, old.pool]
+
+
+def test_a_pool_of_before_that_nobody_uses_is_closed_by_the_next_call() -> None:
+    pools = Pools(lambda _: Pool())
+    old, _ = pools.borrow(pick("a"))
+    assert pools.give_back(old) is None
+
+    _, closing = pools.borrow(pick("a", 1))
+
+    assert closing is old.pool
+
+
+def test_a_forked_child_uses_none_of_its_parents_connections() -> None:
+    pools = Pools(lambda _: Pool())
+    old, _ = pools.borrow(pick("a"))
+    # Held, as by a thread that the child does not have.
+    pools._lock.acquire()
+
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        is_new = pools.borrow(pick("a"))[0] is not old
+        os._exit(0 if is_new else 1)
+
+    pools._lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+    assert pools.borrow(pick("a"))[0] is old
