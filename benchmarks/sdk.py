@@ -22,11 +22,14 @@ from reachline.client.answer import line_list, parsed
 from reachline.core.hashing import murmur2_64, xxh64
 from reachline.core.pick import TABLE, Member, Memory, Policy, build
 from reachline.core.pick.table import HASHING
+from reachline.members import Membership, compare
 from reachline.model import LineId, Version
 from reachline.testing.bench import RESULTS, Figure, finish, measured
 from reachline.testing.door import document, line
 from reachline.upstream import Cluster, LineList, Listed
+from reachline.upstream.kept import KeptCluster
 from reachline.upstream.listing import target
+from reachline.upstream.reading import read
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -202,6 +205,40 @@ def swap_figures(lines: int) -> list[Figure]:
     ]
 
 
+def kept_figures(count: int, number: int) -> list[Figure]:
+    """Of a cluster kept in process: an attempt with outlier detection, and a new endpoint among many, from update to picker."""
+    names = [f"10.{each >> 16}.{each >> 8 & 255}.{each & 255}:443" for each in range(1, count + 2)]
+
+    def kept(targets: list[str]) -> KeptCluster:
+        document = {"targets": targets, "policy": "weighted_random", "outliers": True}
+        settings = read({"payments": document}, place="benchmark")["payments"]
+        made = KeptCluster(settings, clock=time.monotonic, wall=time.time, rng=random.Random(1))
+        made.update(compare(Membership(), settings.membership))
+        made.wake()
+        return made
+
+    small, large = kept(names[:10]), kept(names[:-1])
+    before = large.settings.membership
+    after = Membership(members=(*before.members[1:], kept(names[-1:]).settings.membership.members[0]))
+
+    def around_nothing() -> None:
+        with small.attempt():
+            pass
+
+    def swap() -> float:
+        update = compare(before, after)
+        began = time.thread_time()
+        large.update(update)
+        took = (time.thread_time() - began) * 1e3
+        large.update(compare(after, before))
+        return took
+
+    return [
+        measured("kept in process: attempt() around nothing", "µs", each_us(around_nothing, number // 10)),
+        measured(f"kept in process: one of {count} endpoints is another", "ms", swap, bound="≤ 50"),
+    ]
+
+
 def import_figure() -> Figure:
     """What `import reachline` adds to a bare interpreter, as that interpreter's own clock has it."""
     script = "import time; t = time.perf_counter(); import reachline; print(time.perf_counter() - t)"
@@ -243,7 +280,7 @@ def main() -> int:
         figures += policy_figures(endpoint_count, asked.number)
     figures += hash_figures(asked.number)
     figures += [attempt_figure(asked.number), failed_attempt_figure(asked.number), *swap_figures(asked.lines)]
-    figures += [*build_figures(asked.lines), waiting_figure(asked.lines)]
+    figures += [*build_figures(asked.lines), waiting_figure(asked.lines), *kept_figures(asked.lines, asked.number)]
     figures += [import_figure(), first_use_figure()]
     finish("sdk", figures, directory=asked.results)
     for lines, ratio in ratios.items():
