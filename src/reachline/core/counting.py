@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from reachline.core.credit import Credit
-from reachline.core.cusum import Question, added, carried, trimmed, zone_of
+from reachline.core.cusum import CALM, Question, added, carried, spared, zone_of
 from reachline.core.evidence import NOTHING, Evidence, Said
 from reachline.core.quorum import TRUST, Ballot, Tally, settled
 from reachline.core.row import Row
@@ -15,60 +14,63 @@ from reachline.core.rules import Rules
 from reachline.core.severity import remembered
 from reachline.model import LineId, VantageId, Vote, Zone
 
-__all__ = ["asked_anew", "counted", "said", "summed"]
+__all__ = ["asked_anew", "polled", "summed"]
 
 _H: Final = Zone.H
 _F: Final = Zone.F
 _N: Final = Zone.N
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
-_NONE: Final[Mapping[LineId, Evidence]] = MappingProxyType({})
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
+_ASKED, _RECENT = map(Row._fields.index, ("asked", "recent"))
 
 
-def counted(
-    fresh: Mapping[VantageId, Ballot], credit: Credit, configured: int, share_milli: int
-) -> tuple[Tally, tuple[Vote, ...]]:
-    """What these ballots come to, as `quorum.total` counts them, and their votes in the order they come in."""
+def polled(
+    line: LineId,
+    cast: Mapping[VantageId, Ballot],
+    present: Iterable[tuple[VantageId, Mapping[LineId, Evidence]]],
+    credit: Credit,
+    *,
+    since_ms: int,
+    configured: int,
+    share_milli: int,
+) -> tuple[Tally, tuple[Vote, ...], list[Said]]:
+    """What the ballots of those present that came since then come to, as `quorum.total` counts them; their votes; and what these
+    vantages saw since the last tick, be it nothing, by their trust. Each is present with what it saw.
+    """
     trusts, count, weight, failed, bad = credit.trusts, 0, 0, 0, 0
     votes: list[Vote] = []
-    for name, (zone, _, doubt, vote, *_) in fresh.items():
+    told: list[Said] = []
+    for name, seen in present:
+        ballot = cast.get(name)
+        if ballot is None:
+            continue
+        zone, received_ms, doubt, vote, _, _, before = ballot
+        if received_ms < since_ms:
+            continue
         if vote is not None:
             votes.append(vote)
         if zone is _N:
             continue
         own = credit.weight(name, doubt) if doubt or name in trusts else TRUST
+        told.append(_new(Said, (own, seen.get(line, NOTHING), before)))
         count, weight = count + 1, weight + own
         if zone is not _H:
             bad += own
             if zone is _F:
                 failed += own
-    return settled((count, weight, failed, bad), configured, share_milli), tuple(votes)
+    return settled((count, weight, failed, bad), configured, share_milli), tuple(votes), told
 
 
-def said(
-    line: LineId,
-    fresh: Mapping[VantageId, Ballot],
-    pending: Mapping[VantageId, Mapping[LineId, Evidence]],
-    credit: Credit,
-) -> dict[str, Said]:
-    """What these vantages said of the line since the last tick, be it nothing, by their trust."""
-    trusts = credit.trusts
-    found: dict[str, Said] = {}
-    for name, (zone, _, doubt, _, _, _, before) in fresh.items():
-        if zone is not _N:
-            own = credit.weight(name, doubt) if doubt or name in trusts else TRUST
-            found[name] = Said(own, pending.get(name, _NONE).get(line, NOTHING), before)
-    return found
-
-
-def summed(row: Row, found: Tally, heard: Mapping[str, Said], calls: Evidence, rules: Rules) -> tuple[Row, Zone]:
+def summed(row: Row, found: Tally, heard: Sequence[Said], calls: Evidence, rules: Rules) -> tuple[Row, Zone]:
     """`fast` mode: vantages and calls add up in the same sums; a quarrel only moves trust."""
     if not found.has_quorum and not calls.is_any:
         return row, found.zone
-    told = trimmed(heard)
+    told = spared(heard)
     sums = added(row.asked, told, rules.questions, calls=calls, patience=2 if found.is_lone else 1)
-    recent = () if sums.is_calm else remembered(row.recent, told, calls)
-    if sums != row.asked or recent != row.recent:
-        row = row._replace(asked=sums, recent=recent)
+    recent = () if sums is CALM or sums.is_calm else remembered(row.recent, told, calls)
+    if recent != row.recent or sums != row.asked:
+        row = Row._make((*row[:_ASKED], sums, *row[_ASKED + 1 : _RECENT], recent))
     return row, zone_of(sums, rules.questions)
 
 

@@ -103,12 +103,16 @@ class Credit:
 
     def crowded(self, among: Iterable[VantageId], least: int) -> set[LineId]:
         """Lines that at least so many of these vantages call bad."""
+        named = [lines for vantage in among if (lines := self.bad.get(vantage))]
+        if not named or len(named) < least:
+            return set()
+        common = set.intersection(*named)  # nearly all of them, where lines fail
         found: list[set[LineId]] = [set() for _ in range(least)]
-        for lines in (self.bad.get(vantage, set()) for vantage in among):
+        for lines in (lines - common for lines in named):
             for place in range(least - 1, 0, -1):
                 found[place] |= found[place - 1] & lines
             found[0] |= lines
-        return found[-1]
+        return found[-1] | common
 
     def learn(
         self,

@@ -7,14 +7,15 @@ many ticks at least, however loud one of them was, while a small steady excess s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.core.evidence import NOTHING, Evidence, Said, together
+from reachline.core.questions import QUESTIONS, Question, question
 from reachline.model import Zone
 
 __all__ = [
+    "CALM",
     "NOTHING",
     "QUESTIONS",
     "Asked",
@@ -27,62 +28,25 @@ __all__ = [
     "grown",
     "loudest",
     "question",
+    "spared",
     "speaks_against",
     "suspicion",
     "trimmed",
     "zone_of",
 ]
 
-_MICRO: Final = 1_000_000
 _LEAVE_MILLI: Final = 300
 """A zone is left once its sum has fallen under 0.3 of its height: what is left of a fault cannot flap the verdict."""
 _SPARE: Final = 4
 """With this many vantages the one that complained most so far is left out: one sick vantage of five says nothing alone."""
 _TRUST: Final = 1_000
+_H: Final = Zone.H
 _F: Final = Zone.F
+_MOST: Final = 1 << 14
+_RULES: Final = 64
+"""What is remembered at most: evidence by what it adds, and questions of different rules."""
 _FADE: Final = 8
 """A vantage's suspicion loses an eighth a tick: half of it is gone after five."""
-
-
-class Question(NamedTuple):
-    """One comparison of rates. `hit` and `miss` are what one attempt that is, or is not, what is asked for adds."""
-
-    zone: Zone
-    what: str
-    """`failed`: did not end well, or lost a packet; `errors`: calls that a server answered with an error (a probe's are `failed`);
-    `slow`, `crawl`: answered above the line's degraded, failed RTT limit.
-    """
-    height: int
-    dwell: int
-    hit: int
-    miss: int
-
-
-def question(zone: Zone, what: str, *, usual: float, bad: float) -> Question:
-    """The question whether a rate is `bad` rather than `usual`. The one place where floats make them; journals keep the result."""
-    height, dwell = (9, 2) if zone is Zone.D else (11, 3)
-    return Question(
-        zone,
-        what,
-        height * _MICRO,
-        dwell,
-        round(_MICRO * math.log(bad / usual)),
-        round(_MICRO * math.log((1 - bad) / (1 - usual))),
-    )
-
-
-QUESTIONS: Final = (
-    question(Zone.D, "failed", usual=0.01, bad=0.035),
-    question(Zone.D, "slow", usual=0.06, bad=0.25),
-    question(Zone.F, "failed", usual=0.03, bad=0.08),
-    question(Zone.F, "failed", usual=0.10, bad=0.60),
-    question(Zone.F, "crawl", usual=0.08, bad=0.35),
-    question(Zone.D, "errors", usual=0.01, bad=0.035),
-    question(Zone.F, "errors", usual=0.05, bad=0.18),
-)
-"""Degraded and failed, each by failures, by slowness and by server errors (2 % and 10 % are where these turn against a line);
-failed by failures twice: steadily above 8 %, or mostly.
-"""
 
 
 class Asked(NamedTuple):
@@ -120,25 +84,72 @@ def added(
 ) -> Asked:
     """As `asked`, of those who count."""
     # Of those who are trusted fully the sum of what each adds is what their sum adds.
-    whole = together([calls, *[said.seen for said in told if said.trust == _TRUST]])
-    doubted = [said for said in told if said.trust != _TRUST]
-    attempts, *bad, timed = whole
-    last = before.sums or (0,) * len(questions)
-    if not (doubted or any(bad) or before.held or any(last)) and _are_mild(questions):
+    whole = together([calls, *[seen for trust, seen, _ in told if trust == _TRUST]])
+    doubted = [said for said in told if said[0] != _TRUST]
+    last, was_held = before
+    scale = _scale(questions)
+    _, failed, slow, crawl, errors, _ = whole
+    if scale.is_mild and not (doubted or failed or slow or crawl or errors or was_held or any(last)):
         return CALM
-    sums, held = [], 0
-    of = {"failed": (bad[0], attempts), "slow": (bad[1], timed), "crawl": (bad[2], timed), "errors": (bad[3], attempts)}
-    for place, (_, what, height, dwell, hit, miss) in enumerate(questions):
-        hits, tried = of[what]
-        gain = hits * hit + ((tried or 0) - hits) * miss
-        for said in doubted:
-            gain += said.trust * _worth(said.seen, questions[place]) // _TRUST
-        bound = -(-height // (dwell * patience))
-        new = min(height, max(0, last[place] + min(bound, max(-bound, gain))))
+    gains = _gains(whole, doubted, patience, scale)
+    sums, held, bit = [], 0, 1
+    for old, gain, height, leaves in zip(last or scale.nothing, gains, scale.heights, scale.leaves, strict=True):
+        new = old + gain
+        if new <= 0:
+            new = 0
+        elif new >= height:
+            new = height
+            held |= bit
+        elif was_held & bit and new >= leaves:
+            held |= bit
         sums.append(new)
-        if new >= height or (before.held >> place & 1 and 1_000 * new >= _LEAVE_MILLI * height):
-            held |= 1 << place
+        bit <<= 1
     return Asked(tuple(sums) if any(sums) else (), held)
+
+
+class _Scale(NamedTuple):
+    """What follows from some questions alone, and what evidence came to by them so far: most lines are seen alike."""
+
+    questions: Sequence[Question]
+    is_mild: bool
+    nothing: tuple[int, ...]
+    heights: tuple[int, ...]
+    leaves: tuple[int, ...]
+    """From here down a sum holds its zone no more."""
+    gains: dict[tuple[Evidence, int], tuple[int, ...]]
+    zones: dict[int, Zone]
+    """The worst zone of those held, by their bits."""
+
+
+_SCALES: Final[dict[int, _Scale]] = {}
+"""By the questions of some rules, which are these very ones at each tick; few rules are in force at a time."""
+
+
+def _scale(questions: Sequence[Question]) -> _Scale:
+    scale = _SCALES.get(id(questions))
+    if scale is None or scale.questions is not questions:
+        if len(_SCALES) >= _RULES:
+            _SCALES.clear()
+        heights = tuple([question.height for question in questions])
+        leaves = tuple([-(-_LEAVE_MILLI * height // 1_000) for height in heights])
+        nothing = (0,) * len(heights)
+        scale = _SCALES[id(questions)] = _Scale(questions, _are_mild(questions), nothing, heights, leaves, {}, {})
+    return scale
+
+
+def _gains(whole: Evidence, doubted: Sequence[Said], patience: int, scale: _Scale) -> tuple[int, ...]:
+    """What this evidence adds to each sum in one tick, at most a dwell's part of its height."""
+    if not doubted and (known := scale.gains.get((whole, patience))) is not None:
+        return known
+    found = []
+    for one in scale.questions:
+        gain = _worth(whole, one) + sum(trust * _worth(seen, one) // _TRUST for trust, seen, _ in doubted)
+        bound = -(-one.height // (one.dwell * patience))
+        found.append(min(bound, max(-bound, gain)))
+    gains = tuple(found)
+    if not doubted and len(scale.gains) < _MOST:
+        scale.gains[whole, patience] = gains
+    return gains
 
 
 def carried(before: Asked, was: Sequence[Question], now: Sequence[Question]) -> Asked:
@@ -171,18 +182,24 @@ def loudest(seen: Evidence, questions: Sequence[Question]) -> str:
     return max(questions, key=lambda question: _worth(seen, question) * 1_000 // question.height).what
 
 
-def trimmed(heard: Mapping[str, Said]) -> list[Said]:
+def trimmed(heard: Mapping[str, Said]) -> Sequence[Said]:
     """Those who count. Judged by what they said *before*: to leave out the loudest of this tick would silence a faint fault.
 
     Whoever is fresh is counted, though it saw nothing new in this tick: rounds are rarer than ticks.
     The worst is who complained most by the weight of its word: whoever is hardly heard any more leaves the place to another.
     """
-    told = [said for _, said in sorted(heard.items())]
-    if len(told) < _SPARE or not any(said.suspicion for said in told):
+    return spared([said for _, said in sorted(heard.items())])
+
+
+def spared(told: Sequence[Said]) -> Sequence[Said]:
+    """`trimmed`, of words in the order of who says them."""
+    if len(told) < _SPARE:
         return told
-    blame = [said.suspicion * said.trust for said in told]
-    worst = blame.index(max(blame))
-    return [said for place, said in enumerate(told) if place != worst or not said.suspicion]
+    worst, most = 0, -1
+    for place, (trust, _, suspicion) in enumerate(told):
+        if (blame := suspicion * trust) > most:
+            worst, most = place, blame
+    return [*told[:worst], *told[worst + 1 :]] if told[worst].suspicion else told
 
 
 def _worth(seen: Evidence, question: Question) -> int:
@@ -201,10 +218,14 @@ def speaks_against(seen: Evidence, questions: Sequence[Question]) -> bool:
 
 def zone_of(state: Asked, questions: Sequence[Question]) -> Zone:
     """The worst zone that some sum holds."""
-    if not state.held:
-        return Zone.H
-    holding = [question.zone for place, question in enumerate(questions) if state.held >> place & 1]
-    return _F if _F in holding else max(holding, key=lambda zone: zone.value, default=Zone.H)
+    held = state.held
+    if not held:
+        return _H
+    zones = _scale(questions).zones
+    if held not in zones:
+        holding = [question.zone for place, question in enumerate(questions) if held >> place & 1]
+        zones[held] = _F if _F in holding else max(holding, key=lambda zone: zone.value, default=_H)
+    return zones[held]
 
 
 def grown(state: Asked, questions: Sequence[Question]) -> tuple[str, int, int]:

@@ -17,6 +17,10 @@ BLAST: Final = "guard.blast"
 PANIC: Final = "guard.panic"
 """The rules by which a line that should be open is held at the floor weight."""
 
+_CLOSED: Final = Gate.CLOSED
+_D: Final = Zone.D
+_F: Final = Zone.F
+"""Looked up once: an enum's attribute costs eight times as much as a name."""
 _REST_MILLI: Final = 50
 """What each other line keeps while the least bad carries all: 5 %, enough to see one of them come back."""
 
@@ -42,13 +46,15 @@ class Candidate(NamedTuple):
 
     @property
     def is_well(self) -> bool:
-        return self.gate is Gate.CLOSED and self.zone in (Zone.H, Zone.N) and not self.held and not self.drained
+        if self.zone is _F or self.gate is not _CLOSED or self.held or self.drained:
+            return False
+        return self.zone is not _D
 
 
 def badness(line: Candidate) -> tuple[int, int, str]:
     """Worst last; ties by id, so that every replay agrees."""
-    severity = 0 if line.zone is Zone.N else line.zone.value
-    return severity, line.faults, line.line
+    zone = line.zone
+    return 2 if zone is _F else 1 if zone is _D else 0, line.faults, line.line
 
 
 def allowed(
@@ -83,31 +89,41 @@ class _Left:
         for line in self._closed.values():
             self._refuge(line, 1)
         self._taken: dict[str, int] = defaultdict(int)
-        """What is taken out, by incident: those of one are one fault, and count as the largest of them."""
+        """What is taken out, by incident: those of one are one fault, and count as the largest of them…"""
+        self._out = 0
+        """…and in all."""
         for line in usable:
             # A line in trial or ramp may be open again any moment, and nobody asks then.
-            if line.gate is not Gate.CLOSED:
-                self._taken[line.incident] += self._more(line)
+            if line.gate is not _CLOSED:
+                self._take(line)
 
     def open(self, line: Candidate) -> None:
         """This line is out."""
         del self._closed[line.line]
         self._weight -= line.weight
         self._refuge(line, -1)
-        self._taken[line.incident] += self._more(line)
+        self._take(line)
+
+    def _take(self, line: Candidate) -> None:
+        more = self._more(line)
+        self._taken[line.incident] += more
+        self._out += more
 
     def refusal(self, line: Candidate, *, rules: GuardRules, offered: int) -> str:
         """Why this line may not open. A line in trial or ramp is no refuge: it has not yet shown that it carries the load."""
         if len(self._closed) <= 1:
             return LAST_LINE
-        self._refuge(line, -1)
+        is_well = line.is_well
+        if is_well:
+            self._refuge(line, -1)
         carried = self._is_carried(line, offered)
-        self._refuge(line, 1)
+        if is_well:
+            self._refuge(line, 1)
         if carried:
             return ""
         if line.lively and is_panic(self._weight - line.weight, self._full, rules):
             return PANIC
-        taken = sum(self._taken.values()) + self._more(line)
+        taken = self._out + self._more(line)
         return BLAST if 1_000 * taken > rules.open_milli * self._size else ""
 
     def _is_carried(self, line: Candidate, offered: int) -> bool:

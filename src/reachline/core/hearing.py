@@ -6,20 +6,20 @@ Every formula lives elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.core.business import UNKNOWN, Business, Word
 from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
 from reachline.core.counting import summed
 from reachline.core.credit import Result
-from reachline.core.cusum import NOTHING, speaks_against
+from reachline.core.cusum import NOTHING, Said, speaks_against
 from reachline.core.poll import Poll
-from reachline.core.quorum import Ballot, Tally
+from reachline.core.quorum import Tally
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
-from reachline.model import Fact, Line, LineId, Outcome, VantageId, Vote, Zone
+from reachline.model import Fact, Line, LineId, Outcome, Vote, Zone
 
 __all__ = ["Hearing", "Told", "business_facts", "named"]
 
@@ -29,6 +29,8 @@ _F: Final = Zone.F
 _N: Final = Zone.N
 _BAD: Final = (Zone.D, Zone.F)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 
 
 class Told(NamedTuple):
@@ -51,8 +53,9 @@ class Told(NamedTuple):
     @property
     def is_business(self) -> bool:
         """Whether a bad zone is the business's doing: no majority of vantages says so."""
-        alone = self.by_calls or self.seen in (Zone.H, Zone.N)
-        return self.zone in (Zone.D, Zone.F) and alone and bool(self.word.metric)
+        if not self.word.metric or self.zone not in _BAD:
+            return False
+        return self.by_calls or self.seen in (_H, _N)
 
 
 class Hearing:
@@ -99,20 +102,16 @@ class Hearing:
         rules: Rules,
     ) -> dict[LineId, Told]:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
-        present, called = poll.present(now_ms, rules.quorum), self.business.called() | self.matters.keys()
-        told = {
-            line: self._one(
-                line,
-                row,
-                poll.fresh(line, present, now_ms, rules.quorum),
-                poll,
-                is_fresh=line in fresh,
-                is_called=line in called,
-                now_ms=now_ms,
-                rules=rules,
-            )
-            for line, row in rows.items()
-        }
+        present, called = poll.telling(now_ms, rules.quorum), self.business.called() | self.matters.keys()
+        told: dict[LineId, Told] = {}
+        for line, row in rows.items():
+            polled, is_fresh = poll.polled(line, present, now_ms, rules.quorum), line in fresh
+            if is_fresh and not rules.questions and line not in called:  # the vote, and nothing else
+                told[line] = _new(Told, (row, *polled[:2], UNKNOWN, CALM, zone := polled[0].zone, zone, None, False))
+            else:
+                told[line] = self._one(
+                    line, row, polled, poll, is_fresh=is_fresh, is_called=line in called, now_ms=now_ms, rules=rules
+                )
         self._turn_bad(told, now_ms)
         words = {line: one.word for line, one in told.items() if one.word is not UNKNOWN}
         is_most = words and 2 * len(self.turned) > len(lines)
@@ -132,7 +131,7 @@ class Hearing:
         self,
         line: LineId,
         row: Row,
-        cast: Mapping[VantageId, Ballot],
+        polled: tuple[Tally, tuple[Vote, ...], Sequence[Said]],
         poll: Poll,
         *,
         is_fresh: bool,
@@ -140,7 +139,7 @@ class Hearing:
         now_ms: int,
         rules: Rules,
     ) -> Told:
-        found, votes = poll.counted(line, cast, rules)
+        found, votes, heard = polled
         if not is_fresh:
             found = found._replace(zone=_N, has_quorum=False)
         seen, lost, word, used, matter = found.zone, None, UNKNOWN, UNKNOWN, CALM
@@ -157,7 +156,7 @@ class Hearing:
         by_calls = False
         if rules.questions:
             calls = self.business.evidence(line, rules) if is_called and rules.acts("business") else NOTHING
-            row, zone = summed(row, found, poll.heard(line, cast) if found.has_quorum else {}, calls, rules)
+            row, zone = summed(row, found, heard if found.has_quorum else (), calls, rules)
             if by_calls := zone is _D and used.zone is _F and matter.failed >= _twice(rules):
                 zone = _F
         elif used.zone is _N:
@@ -165,7 +164,7 @@ class Hearing:
         else:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
         found = found if zone is found.zone else found._replace(zone=zone)
-        return Told(row, found, votes, word, matter, zone, seen, lost, by_calls)
+        return _new(Told, (row, found, votes, word, matter, zone, seen, lost, by_calls))
 
     def _keep(self, line: LineId, matter: Matter) -> None:
         if matter == CALM:

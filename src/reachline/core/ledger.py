@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reachline.core import freeze, leaving, looking, offered
+from reachline.core import freeze, leaving, looking, moving, offered
 from reachline.core.board import Board
 from reachline.core.counting import asked_anew
 from reachline.core.drill import acted
@@ -22,9 +22,10 @@ from reachline.core.row import Row, Stepped, is_quiet, noted, step
 from reachline.core.rules import Rules
 from reachline.core.settling import by_line
 from reachline.core.steer import Steer
-from reachline.core.tick import Closed, LineView, Taken, change
+from reachline.core.tick import Changes, Closed, LineView, Taken
 from reachline.core.turns import called, guarded, probed
 from reachline.model import (
+    Change,
     Gate,
     Line,
     LineId,
@@ -122,7 +123,7 @@ class Ledger:
         names = {line: was.get(each.identity, LineId("")) for line, each in self.told.items()}
         self._follow(renamed(self.book, {old: new for new, old in names.items() if old}))
         self.rows = {line: rows.get(old, Row(since_ms=now_ms)) for line, old in names.items()}
-        self.poll = self.poll.moved(self.lines, names, rules, now_ms)
+        self.poll = moving.moved(self.poll, self.lines, names, rules, now_ms)
         self.restless = looking.restless(self.rows, rules)
         self.fresh, self.called = self.fresh & self.rows.keys(), self.called & self.rows.keys()
         self.hearing.moved(names)
@@ -145,10 +146,11 @@ class Ledger:
         ordered = self._obey(now_ms)
         troubled = self.hearing.turn(now_ms, self.rules)
         touched = sorted(looking.unquiet(self, troubled) | looking.due(self, now_ms) | ordered.keys())
-        before = {line: ordered[line].before if line in ordered else self.rows[line] for line in touched}
+        rows = {line: self.rows[line] for line in touched}
+        before = rows | {line: turn.before for line, turn in ordered.items()}
         if self.groups.lines is not self.lines:
             self.groups = Groups(self.lines, self.rows, self.rules)
-        asked = self.groups.warned({line: self.rows[line] for line in touched})
+        asked = self.groups.warned(rows)
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
         steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
         self.rows.update((line, done.row) for line, done in steps.items())
@@ -163,21 +165,22 @@ class Ledger:
             before.setdefault(line, self.rows[line])
             self._put(line, row)
         moved = {line for line in before if self.rows[line] != before[line]}
-        last, changes = self.board.version, []
+        last = self.board.version
+        changes: Sequence[Change] = ()
         self.stale = self.board.learns(self.hearing.plane_ms is not None) or self.stale
         if moved or self.stale or self.board.follows(load, self.rules):
             news = self.board.post(
                 self.lines, self.rows, self.rules, moved=None if self.stale else moved, offered=load, now_ms=now_ms
             )
-            taken = Taken(before, self.rows, told, steps, self.fresh, ordered)
-            changes = [change(was, now, taken, now_ms, self.rules) for was, now in news]
+            after = {now.line: self.rows[now.line] for _, now in news}
+            changes = Changes(news, Taken(before, after, told, steps, self.fresh, ordered), now_ms, self.rules)
         self.poll.habits.learn(
             self.fresh, self.lines, self.rows, vantages=self.poll.vantages, now_ms=now_ms, rules=self.rules
         )
         self.fresh, self.called, self.stale = set(), set(), False
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in sorted(before) if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
-        return Closed(published, tuple(changes), looking.seal(self, sealed, now_ms))
+        return Closed(published, changes, looking.seal(self, sealed, now_ms))
 
     def deadline(self) -> int | None:
         """The next ms at which close() changes something without new evidence, or None."""

@@ -28,7 +28,7 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
     """One line as it stands; KeyError where there is none."""
     row, ballots = ledger.rows[line], ledger.poll.ballots_of(line)
     poll, quorum = ledger.poll, ledger.rules.quorum
-    found, _ = poll.counted(line, poll.fresh(line, poll.present(now_ms, quorum), now_ms, quorum), ledger.rules)
+    found, _, _ = poll.polled(line, poll.telling(now_ms, quorum), now_ms, quorum)
     orders, due_at = covering(ledger.book, ledger.told[line]), due_ms(row, ledger.rules)
     hearing = ledger.hearing
     matter = hearing.matters.get(line, CALM)

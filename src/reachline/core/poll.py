@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
-from reachline.core.counting import counted, said
+from reachline.core.counting import polled
 from reachline.core.credit import Credit, Result
 from reachline.core.cusum import Evidence, Said, loudest, suspicion
 from reachline.core.echo import FAILED, LOSS, calm_ballot
@@ -29,6 +30,7 @@ _N: Final = Zone.N
 _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
+_NOTHING: Final[Mapping[LineId, Evidence]] = MappingProxyType({})
 
 
 class Poll:
@@ -123,13 +125,28 @@ class Poll:
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, now_ms, doubt, vote, (), suspects, before)
 
-    def heard(self, line: LineId, fresh: Mapping[VantageId, Ballot]) -> dict[str, Said]:
-        """`fast` mode: what these vantages said since the last tick, be it nothing, by their trust."""
-        return said(line, fresh, self.pending, self.credit)
+    def telling(self, now_ms: int, rules: QuorumRules) -> list[tuple[VantageId, Mapping[LineId, Evidence]]]:
+        """Those present, each with what it saw since the last tick."""
+        return [(name, self.pending.get(name, _NOTHING)) for name in self.present(now_ms, rules)]
 
-    def counted(self, line: LineId, fresh: Mapping[VantageId, Ballot], rules: Rules) -> tuple[Tally, tuple[Vote, ...]]:
-        """The common zone of these vantages, and why they say so, in the order they come in."""
-        return counted(fresh, self.credit, len(self._configured(line)), rules.quorum.share_milli)
+    def polled(
+        self,
+        line: LineId,
+        present: Sequence[tuple[VantageId, Mapping[LineId, Evidence]]],
+        now_ms: int,
+        rules: QuorumRules,
+    ) -> tuple[Tally, tuple[Vote, ...], Sequence[Said]]:
+        """The common zone of those present, why they say so, and what they saw since the last tick, in their order."""
+        named, whole = self.lines[line].vantages, len(self.vantages)
+        return polled(
+            line,
+            self.ballots[line],
+            [one for one in present if one[0] in named] if named else present,
+            self.credit,
+            since_ms=now_ms - rules.fresh_ms,
+            configured=len(self._configured(line)) if named else whole,
+            share_milli=rules.share_milli,
+        )
 
     def present(self, now_ms: int, rules: QuorumRules) -> tuple[VantageId, ...]:
         """The vantages that have not fallen silent, in order of their ids."""
@@ -158,8 +175,10 @@ class Poll:
         sick, whole = self.credit.sick(self.vantages), len(self.vantages)
         # Where half of all call a line bad, no majority is left that calls it healthy.
         crowded = self.credit.crowded(self.vantages, whole - whole // 2) if sick else set()
+        own = {line for line, each in self.lines.items() if each.vantages} if sick else set()
         for vantage in sick:
-            if self._is_alone(vantage, crowded, now_ms, rules.quorum):
+            bad = self.credit.bad[vantage]
+            if self._is_alone(vantage, (bad - crowded) | (bad & own), now_ms, rules.quorum):
                 self.credit.put_aside(vantage, self.vantages, now_ms)
         self.credit.close(now_ms)
         self.pending = {}
@@ -170,10 +189,9 @@ class Poll:
         cast = self.ballots[line].items()
         return {name: ballot for name, ballot in cast if name in configured and self.credit.is_news(ballot)}
 
-    def _is_alone(self, vantage: VantageId, crowded: AbstractSet[LineId], now_ms: int, rules: QuorumRules) -> bool:
-        """Whether most of its lines, which are not one risk, are bad in its eyes and healthy in those of the rest."""
+    def _is_alone(self, vantage: VantageId, asked: AbstractSet[LineId], now_ms: int, rules: QuorumRules) -> bool:
+        """Whether most of its lines, which are not one risk, are bad in its eyes and healthy in those of the rest: `asked` may be."""
         present = self.present(now_ms, rules)
-        asked = [line for line in self.credit.bad[vantage] if line not in crowded or self.lines[line].vantages]
         alone = [
             line
             for line in asked
@@ -209,25 +227,6 @@ class Poll:
             self.doubtful.add(line)
         elif line in self.doubtful and not any(map(_is_bad, self.ballots[line].values())):
             self.doubtful.discard(line)
-
-    def moved(self, lines: Mapping[LineId, Line], names: Mapping[LineId, LineId], rules: Rules, now_ms: int) -> Poll:
-        """The poll for other lines; `names` says what each was called before (empty: it is new)."""
-        poll = Poll(lines, self.vantages, rules, now_ms)
-        poll.restore({line: self.ballots.get(names[line], {}) for line in lines})
-        poll.pending = {
-            vantage: {line: told[old] for line, old in names.items() if old in told}
-            for vantage, told in self.pending.items()
-        }
-        silence = {line: self.heard_ms.get(names[line], now_ms) for line in lines}
-        poll.heard_ms = dict(sorted(silence.items(), key=lambda item: item[1]))
-        poll.beats = self.beats
-        poll.habits = self.habits.moved(names)
-        poll.credit.trusts, poll.credit.spoke, poll.credit.closed_ms = (
-            self.credit.trusts,
-            self.credit.spoke,
-            self.credit.closed_ms,
-        )
-        return poll
 
     def restore(self, ballots: dict[LineId, dict[VantageId, Ballot]]) -> None:
         """Take these ballots for the ones cast so far."""

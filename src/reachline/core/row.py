@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, told
@@ -80,14 +81,13 @@ _CLOSED: Final = Gate.CLOSED
 _HEALTHY: Final = Health.HEALTHY
 _SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
-_BAD_ZONES: Final = (Zone.D, Zone.F)
-_BLIND, _BAD, _GUARD = map(Row._fields.index, ("blind", "bad_ms", "guard"))
+_BLIND, _BAD, _GUARD, _REASON, _DECISIONS = map(Row._fields.index, ("blind", "bad_ms", "guard", "reason", "decisions"))
 
 
 def chance(line: LineId, decision: int, seed: int) -> int:
     """A number in -1000…1000 that is the same in every replay: from the line, its decision number and the run's seed."""
-    text = f"{seed}\x00{line}\x00{decision}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") % 2_001 - 1_000
+    digest = hashlib.blake2b(f"{seed}\x00{line}\x00{decision}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") % 2_001 - 1_000
 
 
 def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules) -> Stepped:
@@ -127,9 +127,8 @@ def _through_breaker(
 ) -> Stepped:
     if after.obeys.forced == "open":  # an operator's: no cooldown ends it
         return Stepped(after)
-    was = after.breaker
+    was, changed = after.breaker, after.judgement.health is not before.judgement.health
     if was.gate is _CLOSED and not was.reopens:
-        changed = after.judgement.health is not before.judgement.health
         return Stepped(after, _health_rule(after, votes, rules) if changed else "")
     move = advance(
         was,
@@ -188,9 +187,13 @@ def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
 
     Where none is so bad by itself (they add up), it is the metric of those that complain at all.
     """
-    bad = [vote for vote in votes if vote.zone in _BAD_ZONES]
-    worst = bad if zone is _D else [one for one in bad if one.zone is zone]
-    names = [vote.metric.partition(".")[2] for vote in worst or bad]
+    worst = [metric for _, own, metric, *_ in votes if own is zone] if zone is not _D else ()
+    return _most(tuple(worst or [metric for _, own, metric, *_ in votes if own is _D or own is _F]))
+
+
+@lru_cache(maxsize=1 << 10)  # most lines of a tick complain of the same
+def _most(metrics: tuple[str, ...]) -> str:
+    names = [metric.partition(".")[2] for metric in metrics]
     return max(sorted(set(names)), key=names.count, default="unknown")
 
 
@@ -231,12 +234,17 @@ def is_quiet(row: Row, rules: Rules) -> bool:
 
 def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:
     """The row with when and why its state changed, for people."""
-    judged, breaker = after.judgement, after.breaker
-    was = (before.judgement.health, before.breaker.gate, before.breaker.step, before.held, before.blind)
-    now = (judged.health, breaker.gate, breaker.step, after.held, after.blind)
+    judged, breaker, was = after.judgement, after.breaker, before.breaker
     reason = after.guard if after.held else rule or after.reason
     if judged.health is _HEALTHY and breaker.gate is _CLOSED:
         reason = "faults.fading" if judged.faults else ""
-    if was != now:
-        return after._replace(reason=reason, since_ms=now_ms)
-    return after if reason == after.reason else after._replace(reason=reason)
+    has_moved = (
+        judged.health is not before.judgement.health
+        or (breaker is not was and (breaker.gate is not was.gate or breaker.step != was.step))
+        or after.held != before.held
+        or after.blind != before.blind
+    )
+    if not has_moved and reason == after.reason:
+        return after
+    since_ms = now_ms if has_moved else after.since_ms
+    return Row._make((*after[:_REASON], reason, since_ms, *after[_DECISIONS:]))

@@ -26,9 +26,11 @@ _HALF: Final = 500
 """What stands for none of many: half an attempt, in 1/1000."""
 _COLUMNS: Final = ("failed", "errors", "slow", "crawl")
 _WIDTH: Final = 2 * len(_COLUMNS)
+_NONE: Final = (0,) * _WIDTH
 _Way = tuple[int, int] | None
+_Ways = tuple[_Way, _Way, tuple[tuple[int, int], ...]]
 _MOST: Final = 64
-_KNOWN: Final[dict[int, tuple[tuple[Question, ...], tuple[_Way, _Way]]]] = {}
+_KNOWN: Final[dict[int, tuple[tuple[Question, ...], _Ways]]] = {}
 """Worked out once for the questions of some rules, which are these very ones at each tick; the oldest rules are forgotten."""
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every bad line of a tick."""
@@ -41,6 +43,8 @@ def remembered(before: tuple[int, ...], heard: Iterable[Said], calls: Evidence) 
     """
     attempts = failed = slow = crawl = errors = whole = 0
     for trust, seen, _ in heard:
+        if seen is NOTHING:
+            continue
         own, bad, late, later, wrong, timed = seen
         attempts += trust * own
         failed += trust * bad
@@ -48,17 +52,21 @@ def remembered(before: tuple[int, ...], heard: Iterable[Said], calls: Evidence) 
         slow += trust * late
         crawl += trust * later
         whole += trust * (own if timed is None else timed)
-    fresh = (failed, attempts, errors, attempts, slow, whole, crawl, whole, *_counts(calls))
     kept, parts = _KEEP
+    fresh: tuple[int, ...] = failed, attempts, errors, attempts, slow, whole, crawl, whole
     if before:
-        fresh = tuple([kept * old // parts + new for old, new in zip(before, fresh, strict=True)])
+        fresh = tuple([kept * old // parts + new for old, new in zip(before, fresh, strict=False)])
+    called = before[_WIDTH:] or _NONE
+    if calls is not NOTHING or called != _NONE:
+        called = tuple([kept * old // parts + new for old, new in zip(called, _counts(calls), strict=True)])
+    fresh += called
     return fresh if any(fresh) else ()
 
 
 def _counts(seen: Evidence) -> tuple[int, ...]:
     """The columns of calls, in 1/1000."""
     if seen is NOTHING:
-        return (0,) * _WIDTH
+        return _NONE
     return tuple([1_000 * count for what in _COLUMNS for count in seen.of(what)])
 
 
@@ -67,14 +75,14 @@ def severity_milli(recent: Sequence[int], sums: Sequence[int], questions: tuple[
     full the sums of the failed zone are.
     """
     worst = 0
-    for total, question in zip(sums, questions, strict=False):
-        if total and question.zone is _F:
-            worst = max(worst, 1_000 * total // question.height)
-    if not recent:
-        return worst
-    failed, errors = _ways(questions)
-    for place in (0, _WIDTH):
-        bad, whole, wrong, answers, slow, _, crawl, timed = recent[place : place + _WIDTH]
+    failed, errors, heights = _ways(questions)
+    for place, height in heights if sums else ():
+        if total := sums[place]:
+            worst = max(worst, 1_000 * total // height)
+    for part in (recent[:_WIDTH], recent[_WIDTH:]):
+        if not part or part == _NONE:
+            continue
+        bad, whole, wrong, answers, slow, _, crawl, timed = part
         if bad and failed:
             worst = max(worst, _far(bad, whole, failed))
         if wrong and errors:
@@ -84,13 +92,16 @@ def severity_milli(recent: Sequence[int], sums: Sequence[int], questions: tuple[
     return worst
 
 
-def _ways(questions: tuple[Question, ...]) -> tuple[_Way, _Way]:
-    """The rates between which a line goes from degraded to failed, by failures and by errors; None: nothing asks for them."""
+def _ways(questions: tuple[Question, ...]) -> _Ways:
+    """The rates between which a line goes from degraded to failed, by failures and by errors (None: nothing asks for them), and
+    the places and heights of the failed zone's sums.
+    """
     if (known := _KNOWN.get(id(questions))) is not None and known[0] is questions:
         return known[1]
     if len(_KNOWN) >= _MOST:
         _KNOWN.clear()
-    ways = _way("failed", questions), _way("errors", questions)
+    heights = tuple((place, each.height) for place, each in enumerate(questions) if each.zone is _F)
+    ways = _way("failed", questions), _way("errors", questions), heights
     _KNOWN[id(questions)] = questions, ways
     return ways
 

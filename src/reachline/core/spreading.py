@@ -14,7 +14,7 @@ from reachline.core.tiers import Share, full_milli, spread
 from reachline.core.weigh import MILLI, raw_milli
 from reachline.model import Gate, Health, Line, LineId, Role
 
-__all__ = ["UNCOUPLED", "Weights", "candidates", "flag_of", "is_taking", "shares", "weights"]
+__all__ = ["UNCOUPLED", "Weights", "candidates", "flag_of", "is_taking", "shares", "weighed", "weights", "whole"]
 
 UNCOUPLED: Final = ("weighted",)
 """The policy under which a line's weight depends on no other line's state, only on the sum of all bases."""
@@ -22,6 +22,8 @@ _LOWER: Final = (Role.BACKUP, Role.RESERVE)
 _TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
 _FULL: Final = 1_000
 _OPEN: Final = Gate.OPEN
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 
 
 class Weights(NamedTuple):
@@ -44,41 +46,43 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
     """The lines as the guard sees them at the end of the tick `now_ms`. To it a line without weight is drained: it relieves nobody."""
     is_tiered = rules.policy != UNCOUPLED
     left: dict[tuple[int, int], int] = {}  # what faults leave of a base
+    found, since_ms = [], now_ms - rules.tick_ms
     for line in lines:
-        alike = line.base, rows[line.id].judgement.faults
-        if alike not in left:
-            left[alike] = raw_milli(line.base, alike[1], _FULL, rules.faults)
-    return [
-        Candidate(
+        row = rows[line.id]
+        alike = base, faults = line.base, row.judgement.faults
+        weight = left.get(alike)
+        if weight is None:
+            weight = left[alike] = raw_milli(base, faults, _FULL, rules.faults)
+        one = Candidate(
             line.id,
-            line.base,
+            base,
             row.breaker.gate,
             row.zone,
-            row.judgement.faults,
-            not (line.base and is_taking(line, row)),
+            faults,
+            not (base and is_taking(line, row)),
             line.capacity,
             is_tiered and not line.roles.isdisjoint(_LOWER),
             row.incident,
-            left[line.base, row.judgement.faults],
-            now_ms - row.ok_ms <= rules.tick_ms,
+            weight,
+            row.ok_ms >= since_ms,
             row.held,
         )
-        for line, row in ((line, rows[line.id]) for line in lines)
-    ]
+        found.append(one)
+    return found
 
 
 def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> list[Share]:
     """The lines as a policy sees them; a held line has the floor's faults, whatever it gathered. Rules that do not act are not
     seen.
     """
-    trips, costs = rules.acts("breaker"), rules.acts("faults")
+    trips, costs, cap = rules.acts("breaker"), rules.acts("faults"), rules.faults.cap
     found = []
     for line in lines:
         row = rows[line.id]
         judged, breaker = row.judgement, row.breaker
         step_milli = _FULL if breaker is CLOSED else share_milli(breaker, rules.breaker)
-        faults = rules.faults.cap if row.held and trips else judged.faults
-        share = Share(line.base, line.roles, judged.health, breaker.gate, faults, step_milli)
+        faults = cap if row.held and trips else judged.faults
+        share = _new(Share, (line.base, line.roles, judged.health, breaker.gate, faults, step_milli))
         if not (trips and costs):
             share = _seen(share, trips=trips, costs=costs or (row.held and trips))
         found.append(share)
@@ -100,16 +104,32 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
     health's weights.
     """
     taking = [line for line in lines if is_taking(line, rows[line.id])]
-    now = shares(taking, rows, rules)
-    well = [Share(share.base, share.roles, Health.HEALTHY, Gate.CLOSED, 0, _FULL) for share in now]
-    total = full_milli(well, rules.policy)
-    names = [line.id for line in taking]
-    full = dict(zip(names, spread(well, rules.policy, total, rules.faults), strict=True))
+    return weighed(taking, shares(taking, rows, rules), whole(taking, rules), rows, rules=rules, offered=offered)
+
+
+def whole(taking: Sequence[Line], rules: Rules) -> dict[LineId, int]:
+    """The weights of these lines in health."""
+    well = [Share(line.base, line.roles, Health.HEALTHY, Gate.CLOSED, 0, _FULL) for line in taking]
+    found = spread(well, rules.policy, full_milli(well, rules.policy), rules.faults)
+    return dict(zip([line.id for line in taking], found, strict=True))
+
+
+def weighed(
+    taking: Sequence[Line],
+    now: Sequence[Share],
+    full: Mapping[LineId, int],
+    rows: Mapping[LineId, Row],
+    *,
+    rules: Rules,
+    offered: int,
+) -> Weights:
+    """`weights`, of the lines that no operator took out, as a policy sees them, with their weights in health."""
     if not rules.enforce:
         return Weights(full, full, "")
     is_shut = rules.acts("breaker") and all(share.gate is _OPEN for share in now if share.base)
-    if is_shut and (least := fail_open(candidates(lines, rows, rules))):
+    if is_shut and (least := fail_open(candidates(taking, rows, rules))):
         return Weights(least, full, "fail_open")
+    names, total = [line.id for line in taking], full_milli(now, rules.policy)
     raw = _spread(now, total, rules)
     is_lost = is_panic(sum(raw), sum(full.values()), rules.guard)
     if is_lost and rules.acts("guard") and not _rest_carries(taking, rows, offered):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from reachline.core.business import UNKNOWN, Word
 from reachline.core.conflict import CALM, Matter
@@ -18,14 +18,14 @@ from reachline.core.rules import Rules
 from reachline.core.trust import Trust
 from reachline.model import Change, Fact, Line, LineId, Snapshot, Standing, VantageId
 
-__all__ = ["Closed", "LineView", "Taken", "change"]
+__all__ = ["Changes", "Closed", "LineView", "Taken", "change"]
 
 
 class Closed(NamedTuple):
     """A tick's result. `snapshot` is None where nothing new is worth publishing; `digest` seals every row it moved."""
 
     snapshot: Snapshot | None
-    changes: tuple[Change, ...]
+    changes: Sequence[Change]
     digest: bytes
 
 
@@ -60,6 +60,52 @@ class Taken(NamedTuple):
     fresh: Collection[LineId]
     ordered: Mapping[LineId, Turned] = MappingProxyType({})
     """Lines that began to follow other orders."""
+
+
+class Changes(Sequence[Change]):
+    """A tick's decisions, each told with all that it rests on once somebody reads them: to tell takes as long as to decide.
+
+    Made of values that nobody changes any more, so any thread may read first; it tells all of them, once. Equal to a tuple of the
+    same. A `Sequence` by inheritance, for that is what readers ask for.
+    """
+
+    __slots__ = ("_made", "_news", "_now_ms", "_rules", "_taken")
+
+    def __init__(self, news: Sequence[tuple[Standing, Standing]], taken: Taken, now_ms: int, rules: Rules) -> None:
+        self._news, self._taken, self._now_ms, self._rules = news, taken, now_ms, rules
+        self._made: tuple[Change, ...] | None = None
+
+    def told(self) -> tuple[Change, ...]:
+        """All of them."""
+        made = self._made
+        if made is None:
+            now_ms, rules = self._now_ms, self._rules
+            made = self._made = tuple([change(was, now, self._taken, now_ms, rules) for was, now in self._news])
+        return made
+
+    def __len__(self) -> int:
+        return len(self._news)
+
+    @overload
+    def __getitem__(self, at: int) -> Change: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Change, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Change | tuple[Change, ...]:
+        return self.told()[at]
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.told())
+
+    def __eq__(self, other: object) -> bool:
+        return self.told() == (other.told() if isinstance(other, Changes) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.told())
+
+    def __repr__(self) -> str:
+        return repr(self.told())
 
 
 def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules) -> Change:

@@ -18,6 +18,7 @@ _ZONE, _USUAL, _LIVELY = map(Row._fields.index, ("zone", "usual", "lively"))
 __all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
 
 _CLOSED: Final = Gate.CLOSED
+_UNHEALTHY: Final = Health.UNHEALTHY
 
 
 def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
@@ -82,7 +83,9 @@ def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:
 
 def hold(row: Row, why: str) -> Row:
     """The row of a line that should be open and, by this rule, may not be."""
-    return row._replace(judgement=row.judgement._replace(health=Health.UNHEALTHY), held=True, guard=why)
+    if row.held and row.guard is why and row.judgement.health is _UNHEALTHY:
+        return row
+    return row._replace(judgement=row.judgement._replace(health=_UNHEALTHY), held=True, guard=why)
 
 
 def wait(before: Row, after: Row) -> Row:

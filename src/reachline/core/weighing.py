@@ -6,14 +6,14 @@ alone is what `spreading.weights` would say of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from reachline.core.guard import is_panic
 from reachline.core.row import Row
 from reachline.core.rules import Rules
-from reachline.core.spreading import UNCOUPLED, Weights, flag_of, is_taking, shares, weights
-from reachline.core.tiers import full_milli, own_part
+from reachline.core.spreading import UNCOUPLED, Weights, flag_of, is_taking, shares, weighed, whole
+from reachline.core.tiers import Share, full_milli, own_part
 from reachline.core.weigh import MILLI
 from reachline.model import Gate, Line, LineId
 
@@ -45,6 +45,8 @@ class Weighing:
         """How many have any weight."""
         self._held: dict[LineId, str] = {}
         """What the guard holds, and by which rule."""
+        self._full: tuple[tuple[object, ...], Sequence[Line], Mapping[LineId, int]] = (), [], {}
+        """Every line's weight in health, of these lines by these rules."""
         self._heaviest: Line | None = None
         """The line that reaches its capacity first."""
 
@@ -61,14 +63,22 @@ class Weighing:
         for line in taking:
             self._own[line.id] = 0
         if self._bases:
-            self._note(taking, rows, rules)
+            self._note(taking, now, rows, rules)
         filling = (line for line in taking if line.capacity)
         self._heaviest = max(
             filling, key=lambda line: (line.base * MILLI // (line.capacity or 1), line.id), default=None
         )
         self._offered = offered
-        self._last = weights(tuple(lines.values()), rows, rules, offered=offered)
+        self._last = weighed(taking, now, self._whole(taking, rules), rows, rules=rules, offered=offered)
         return self._last
+
+    def _whole(self, taking: Sequence[Line], rules: Rules) -> Mapping[LineId, int]:
+        asked = rules.policy, rules.faults
+        known, lines, full = self._full
+        if known != asked or lines != taking:
+            full = whole(taking, rules)
+            self._full = asked, taking, full
+        return full
 
     def moved(
         self,
@@ -82,17 +92,15 @@ class Weighing:
         """The weights of lines that moved since the last time; None where those of others may have moved with them."""
         if rules.policy != UNCOUPLED or not rules.enforce or not self._bases:
             return None
+        was = self._last
+        if was.panic in ("fail_open", "panic") or was.poured:
+            return None
         taking = [lines[line] for line in moved if is_taking(lines[line], rows[line])]
         if any(line.id not in self._own for line in taking):
             return None
-        self._note(taking, rows, rules)
-        was, self._offered = self._last, offered
-        if (
-            self._is_suspended(rules)
-            or was.panic in ("fail_open", "panic")
-            or was.poured
-            or self._may_fill(offered, rules)
-        ):
+        self._note(taking, shares(taking, rows, rules), rows, rules)
+        self._offered = offered
+        if self._is_suspended(rules) or self._may_fill(offered, rules):
             return None
         raw = {line.id: self._own[line.id] for line in taking}
         self._last = Weights(raw, was.full, flag_of(set(self._held.values()), is_lost=False))
@@ -117,9 +125,9 @@ class Weighing:
             return False
         return offered * line.base * MILLI > rules.guard.fill_milli * (line.capacity or 0) * self._sum
 
-    def _note(self, taking: Collection[Line], rows: Mapping[LineId, Row], rules: Rules) -> None:
+    def _note(self, taking: Sequence[Line], now: Sequence[Share], rows: Mapping[LineId, Row], rules: Rules) -> None:
         owns, known = self._own, self._known
-        for line, share in zip(taking, shares(list(taking), rows, rules), strict=True):
+        for line, share in zip(taking, now, strict=True):
             name, row = line.id, rows[line.id]
             base, _, _, _, faults, step_milli = share
             own = known.get(alike := (base, faults, step_milli))

@@ -8,7 +8,7 @@ files, threads and clocks.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -131,7 +131,7 @@ class Ticked(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: Scope
     at_ms: int
-    changes: tuple[Change, ...]
+    changes: Sequence[Change]
     digest: bytes
 
 
@@ -211,9 +211,9 @@ def kind_of(record: Record) -> RecordKind:
     return _KINDS[type(record)]
 
 
-def tick_body(digest: bytes, changes: tuple[Change, ...]) -> bytes:
+def tick_body(digest: bytes, changes: Sequence[Change]) -> bytes:
     """The body of a tick: equal bytes mean equal decisions."""
-    return _squeeze(_ENCODE((digest, changes)))
+    return _squeeze(_ENCODE((digest, tuple(changes))))
 
 
 class Bodies:

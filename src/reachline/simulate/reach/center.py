@@ -5,7 +5,7 @@ would keep it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.center.hold import Hold
@@ -31,7 +31,7 @@ _TTL: Final = 300.0
 class Ticking(NamedTuple):
     """What one tick decided."""
 
-    changes: tuple[Change, ...]
+    changes: Sequence[Change]
     snapshot: Snapshot | None
 
 
