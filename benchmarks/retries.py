@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import reachline
 from reachline.errors import ReachlineError
-from reachline.testing.bench import Figure, finish
 from reachline.testing.door import document, line, serving
 from reachline.testing.services import Caller
 from reachline.upstream import Attempt
@@ -122,7 +121,18 @@ def measure(
         center.door.publish(document(*rows))
         command = [sys.executable, "-m", "benchmarks.retries", "--call", center.url]
         command += ["--rate", str(rate / processes), "--seconds", str(seconds), *([] if breaker else ["--no-breaker"])]
-        children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+        children = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
+        # All begin together: starting twenty interpreters is more work than their calls.
+        for each in children:
+            assert each.stdout is not None
+            each.stdout.readline()
+        for each in children:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
         told = [json.loads(each.communicate(timeout=seconds + 120)[0]) for each in children]
     calls, failed = (sum(each[name] for each in told) for name in ("calls", "failed"))
     return Counted(calls, failed, dict(far.reached), far.unanswered)
@@ -145,7 +155,9 @@ async def call(center: str, rate: float, seconds: float, *, breaker: bool) -> di
             except (OSError, ReachlineError):
                 failed += 1
 
+        print("ready", flush=True)
         loop, made = asyncio.get_running_loop(), 0
+        await asyncio.to_thread(sys.stdin.readline)
         began = loop.time()
         async with asyncio.TaskGroup() as group:
             while (now := loop.time() - began) < seconds:
@@ -170,6 +182,8 @@ def main() -> None:
     if args.call:
         print(json.dumps(asyncio.run(call(args.call, args.rate, args.seconds, breaker=not args.no_breaker))))
         return
+    from reachline.testing.bench import Figure, finish  # noqa: PLC0415  (what draws tables is not for those who call)
+
     figures = []
     for what, breaker in [("local breaker and budget", True), ("budget alone", False)]:
         found = measure(processes=args.processes, rate=args.rate, seconds=args.seconds, breaker=breaker)
