@@ -6,6 +6,8 @@ import random
 import time
 
 import pytest
+from tests.upstream.kept import Clock as KeptClock
+from tests.upstream.kept import addresses, call, kept
 
 from reachline.core.local import LocalBreaker
 from reachline.core.rules import LocalRules
@@ -58,11 +60,11 @@ def test_calls_beyond_a_trials_few_go_to_other_lines() -> None:
 
     calls = [made.attempt().__enter__() for _ in range(200)]
 
-    assert sum(call.line == "payments/0" for call in calls) == LocalRules().trial_calls
-    for call in calls:
-        call.__exit__(None, None, None)
+    assert sum(each.line == "payments/0" for each in calls) == LocalRules().trial_calls
+    for each in calls:
+        each.__exit__(None, None, None)
     more = [made.attempt().__enter__() for _ in range(200)]
-    assert sum(call.line == "payments/0" for call in more) == LocalRules().trial_calls
+    assert sum(each.line == "payments/0" for each in more) == LocalRules().trial_calls
 
 
 def test_a_busy_client_gives_a_trial_a_twentieth_of_what_was_in_flight() -> None:
@@ -78,7 +80,7 @@ def test_a_busy_client_gives_a_trial_a_twentieth_of_what_was_in_flight() -> None
 
     calls = [made.attempt().__enter__() for _ in range(400)]
 
-    assert sum(call.line == "payments/0" for call in calls) == 3 + 10
+    assert sum(each.line == "payments/0" for each in calls) == 3 + 10
 
 
 def test_without_another_line_the_limit_gives_way_for_no_call_is_refused() -> None:
@@ -151,3 +153,19 @@ def test_a_local_row_without_a_trip_opens_nothing() -> None:
     found = Cares().applied(made, picks_of(made), {LineId("payments/0"): LocalBreaker(failures=1)})
 
     assert found[0].care is None
+
+
+def test_an_ejection_of_a_cluster_kept_in_process_counts_as_an_opening() -> None:
+    clock, (ill, well) = KeptClock(), addresses(2)
+    made = kept(clock, targets=[ill, well], policy="round_robin", outliers={"consecutive_5xx": 3})
+    found = []
+    for _ in range(2):
+        call(made, ill, 500, times=3)
+        assert made.open_lines() == (f"c/{ill}",)
+        clock.now += 300
+        made.turn()
+        offered = {pick.target: pick.care for _ in range(4) if (pick := made.pick())}
+        found.append(getattr(offered[ill], "openings", None))
+        assert offered[well] is None
+
+    assert found == [1, 2]

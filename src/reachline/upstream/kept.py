@@ -115,7 +115,9 @@ class KeptCluster:
     def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
         """An endpoint for a further try of one call, none of those `tried`; None where there is no other."""
         picker = self._pickers.all if subset is None else self._pickers.of(subset)
-        return elsewhere(picker, self._rng, hashed(key), tried)
+        found = elsewhere(picker, self._rng, hashed(key), tried)
+        # By line: one that was ejected since it was tried, and is offered all the same, is another pick of the same endpoint.
+        return None if found is None or found.line in {each.line for each in tried} else found
 
     def report(self, pick: Pick, failure: FailureName | Failure | None = None) -> None:
         """How a call on a `pick` ended, where no `attempt` was used; None is well.

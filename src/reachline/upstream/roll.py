@@ -14,6 +14,7 @@ from reachline.core.pick import Member as Seat
 from reachline.core.pick.member import is_degraded, is_healthy
 from reachline.members import Member, Membership
 from reachline.model import Health, LineId
+from reachline.upstream.care import Care
 from reachline.upstream.listing import Pick
 from reachline.upstream.settings import ClusterSettings
 
@@ -55,7 +56,18 @@ def standing(said: Health, check: Check | None, *, ejected: bool) -> Why:
 class Row:
     """One endpoint. Written by its roll."""
 
-    __slots__ = ("check", "is_ejected", "is_known", "is_leaving", "key", "member", "seat", "since_ms", "why")
+    __slots__ = (
+        "check",
+        "is_ejected",
+        "is_known",
+        "is_leaving",
+        "key",
+        "member",
+        "openings",
+        "seat",
+        "since_ms",
+        "why",
+    )
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -69,6 +81,8 @@ class Row:
         self.why = Why()
         self.since_ms: int | None = None
         """When it became healthy; None while it is not."""
+        self.openings = 0
+        """How often it was ejected or failed its checks: connections of before are not to be used again."""
 
 
 class Sums(NamedTuple):
@@ -170,10 +184,14 @@ class Roll:
 
     def _restood(self, row: Row, now_ms: int) -> bool:
         """Join what is known anew; whether pickers see a difference."""
-        before = row.seat
+        before, was_out = row.seat, _is_out(row.why)
         self._join(row, now_ms)
+        item = before.item
+        if _is_out(row.why) and not was_out:
+            row.openings += 1
+            item = item._replace(care=Care(row.openings))
         row.seat = before._replace(
-            health=row.why.health, excluded=row.why.excluded, healthy_since_ms=self._started(row.since_ms)
+            item=item, health=row.why.health, excluded=row.why.excluded, healthy_since_ms=self._started(row.since_ms)
         )
         return row.seat != before
 
@@ -190,8 +208,9 @@ class Roll:
         metadata = _texts(member.metadata.get(_FILTER))
         is_named = bool(member.hostname) and hostnames.get(member.hostname) == 1
         hashed = metadata.get("hash_key") or (member.hostname if is_named else row.key)
+        pick = _pick(self._settings, member, row.key, hashed)
         row.seat = Seat(
-            _pick(self._settings, member, row.key, hashed),
+            pick if not row.openings else pick._replace(care=Care(row.openings)),
             hashed,
             member.weight,
             row.why.health,
@@ -205,6 +224,11 @@ class Roll:
     def _started(self, since_ms: int | None) -> int | None:
         """Only slow start reads it: without, a new moment must not look like a difference."""
         return None if self._settings.policy.slow_start is None else since_ms
+
+
+def _is_out(why: Why) -> bool:
+    """Whether what was seen holds an endpoint out, not what discovery says."""
+    return why.ejected or why.failed_check
 
 
 def _texts(block: object) -> dict[str, str]:
