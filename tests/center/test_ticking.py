@@ -18,4 +18,4 @@ def test_a_tick_keeps_the_lines_and_rules_it_was_judged_by() -> None:
 
     ledger.reconfigure(lines[:1], replace(rules, tick_ms=2_000), frozenset(), now_ms=1)
 
-    assert (tick.rules, tick.lines.keys()) == (rules, {line.id for line in lines})
+    assert (tick.rules, set(tick.lines)) == (rules, {line.id for line in lines})
