@@ -3,6 +3,7 @@
     make bench-decisions                              all of it: many hours of one core; stops and goes on at any time
     make bench-decisions ARGS="--part blocking --seeds 5 --jobs 4"
     make bench-decisions ARGS="--write-docs --only-page"      the page anew, from the results that are there
+    make bench-decisions ARGS="--write-docs --only-page --merge FILE" the same, with results from another machine or tree taken in first
 
 Runs are stored in benchmarks/results/decisions.json as they end. One that is there is not made again while the code that decides, the
 simulated world and the scenario are the same. Not part of `make bench-decide`, which takes minutes and measures time: here no time is

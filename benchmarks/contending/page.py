@@ -52,7 +52,8 @@ Reachline (`fast`) less the other, in pairs under the same seed: the mean of the
 95 % certainty. Below zero, Reachline has fewer. On either side the wider of two bounds counts: of a paired bootstrap with a fixed seed, which
 for few pairs is too narrow, and of Student's t, which for lopsided differences is. A sign test was not used: five wins of five can happen by chance once in
 sixteen times, so it could never call five seeds certain, and it does not say how much. Where neither has more than one bad call of {MANY} beyond the oracle's, nobody has any: equal.
-"Not settled" means that zero lies within the bounds: more seeds, or no difference. Of a hundred such intervals five are off by chance.
+"Not settled" means that zero lies within the bounds: more seeds, or no difference. Some contenders do well under one seed and badly under the
+next, so that few pairs settle nothing. Of a hundred such intervals five are off by chance.
 """
 
 
