@@ -17,7 +17,10 @@ REASONS: Final[Mapping[tuple[str, str], str]] = {
         " well already: of the fault, not against health."
     ),
     ("S03", "reachline-literal"): _SAME_CLIENTS,
-    ("S10", "reachline-literal"): _SAME_CLIENTS,
+    ("S10", "reachline-literal"): (
+        "The center of `fast` opens soon and tries the line again while it flaps; calls of trials that fall into a bad phase are probably what it"
+        " costs more. That of `literal` opens late and hardly tries: its clients' own breakers do the work, at the price of its flaps."
+    ),
     ("S13", "reachline-literal"): _SAME_CLIENTS,
 }
 """By the scenario's short id, and the limit or the contender."""
