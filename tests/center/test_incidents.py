@@ -29,6 +29,7 @@ async def opened(running, agent):
     await until(is_open, every=0.3, what="a to open")
 
 
+@pytest.mark.alone
 def test_an_incident_is_told_while_it_lasts_counted_and_kept_over_a_restart(center, sync, capsys):
     async def work():
         async with center() as running, running.agent() as agent:

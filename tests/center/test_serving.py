@@ -289,6 +289,7 @@ def test_an_address_that_cannot_be_bound_says_why(address, rule):
         http.bind(address, path="center.http")
 
 
+@pytest.mark.alone
 def test_the_end_does_not_wait_for_readers_that_do_not_read(center, sync):
     door = "/api/v1/clusters/payments/lines"
 
@@ -346,6 +347,7 @@ async def _begun(running, body=b"{"):
 
 
 @pytest.mark.parametrize("body", [b"", b"{"])
+@pytest.mark.alone
 def test_the_end_does_not_wait_for_a_request_that_does_not_end_and_calls_it_no_fault(center, sync, caplog, body):
     async def work():
         async with center() as running:

@@ -42,6 +42,7 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.alone
 def test_a_signal_ends_it_with_bye_and_code_zero_within_two_seconds(center: Center, number: signal.Signals) -> None:
     async def work() -> None:
         async with target() as good, center:

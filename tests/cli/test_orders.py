@@ -89,7 +89,10 @@ REFUSED = [
     (("drain", "payments/a", "--for", "1ms"), "drain: --for: must be a second or more"),
     (("drain", "payments/a", "--for", "999d"), "drain: order.for: must be from 1 s to a year"),
     (("weight", "payments/a", "0"), "weight: POINTS: must be 1 or more; `drain` takes all traffic away (got 0)"),
-    (("drain", "payments"), "no line of payments would carry traffic any more; say `force` (`--force` on the command line) if that is meant"),
+    (
+        ("drain", "payments"),
+        "no line of payments would carry traffic any more; say `force` (`--force` on the command line) if that is meant",
+    ),
     (("undrain", "payments/a"), "undrain: no order drains payments/a"),
     (("undo", "9"), "undo: there is no order 9; in force: none"),
 ]

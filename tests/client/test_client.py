@@ -108,6 +108,7 @@ def peer_call(client: Client) -> str | None:
         return call.line
 
 
+@pytest.mark.alone
 def test_a_local_breaker_is_reported_at_once_and_leaves_the_line_at_once(peer: Peer) -> None:
     peer.door.publish(pair(version="1.2"))
 

@@ -55,7 +55,7 @@ class World:
         lines = "".join(f"      {name}: 'http://127.0.0.1:{port}'\n" for name, port in self.ports.items())
         agents = "".join(f"  {agent}: {{}}\n" for agent in self.agents)
         return (
-            f"preset: {preset}\nclusters:\n  shop:\n    probes: {{tcp: {{every: 2s}}}}\n    lines:\n{lines}"
+            f"preset: {preset}\nclusters:\n  shop:\n    probes: {{tcp: {{every: 2s}}, http: {{every: 2s}}}}\n    lines:\n{lines}"
             f"agents:\n{agents}"
             f"center: {{grpc: '127.0.0.1:{self.grpc}', http: '127.0.0.1:{self.http}', journal: '{self.journal}'}}\n"
         )

@@ -6,7 +6,7 @@ import math
 from random import Random
 
 import pytest
-from tests.simulate.short import scenario
+from tests.simulate.short import hard_down, scenario
 
 from reachline.model import Failure, Kind
 from reachline.simulate.chance import binomial, poisson
@@ -117,3 +117,18 @@ def test_the_loss_of_a_round_trip_is_what_the_file_says() -> None:
 
     assert timeline.state("L1", PROBE, 15_000).loss == pytest.approx(0.032)
     assert timeline.state("L1", PROBE, 5_000).loss == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize("at_ms", [30_000, 50_000])
+def test_in_the_moment_of_a_change_no_decision_is_false(at_ms: int) -> None:
+    timeline = Timeline(hard_down())
+
+    assert not timeline.is_truth("L1", at_ms, "healthy")
+    assert not timeline.is_truth("L1", at_ms, "down")
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "said"), [(29_999, "healthy"), (30_001, "down"), (49_999, "down"), (50_001, "healthy")]
+)
+def test_at_any_other_time_the_truth_is_one(at_ms: int, said: str) -> None:
+    assert Timeline(hard_down()).is_truth("L1", at_ms, said)

@@ -18,14 +18,15 @@ def _weight(ran: Ran, event: Event) -> float:
 
 def _counted(ran: Ran, what: What, *, truth: str = "") -> float:
     found = (one for one in ran.seen.events if one.what is what)
-    return sum(_weight(ran, one) for one in found if not truth or ran.seen.timeline.truth(one.line, one.at_ms) == truth)
+    is_truth = ran.seen.timeline.is_truth
+    return sum(_weight(ran, one) for one in found if not truth or is_truth(one.line, one.at_ms, truth))
 
 
 def _false_degrades(ran: Ran) -> float:
     if ran.told is None:
         return _counted(ran, What.CUT, truth="healthy") / ran.hours
     entries = ran.told.degraded()
-    return sum(ran.seen.timeline.truth(line, at_ms) == "healthy" for at_ms, line in entries) / ran.hours
+    return sum(ran.seen.timeline.is_truth(line, at_ms, "healthy") for at_ms, line in entries) / ran.hours
 
 
 def _decisions(ran: Ran) -> float:

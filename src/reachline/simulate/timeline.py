@@ -117,6 +117,10 @@ class Timeline:
         ]
         return "down" if "down" in said else said[0] if said else "healthy"
 
+    def is_truth(self, line: str, at_ms: int, said: str) -> bool:
+        """Whether the line is `said`, and was it just before: in the very moment in which it changes, either may be decided by."""
+        return self.truth(line, at_ms) == self.truth(line, at_ms - 1) == said
+
     # -- who hears whom ----------------------------------------------------------------------------------------------------
 
     def is_center_up(self, at_ms: int) -> bool:
