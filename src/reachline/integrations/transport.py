@@ -1,0 +1,252 @@
+"""A transport by lines, blocking and awaited: all of it but the base classes, in which httpx and httpx2 differ and nothing else.
+
+`library` is the one or the other as a module: the same classes under the same names, so requests, answers and pools are `Any` here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, TypedDict
+
+from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_proxy
+from reachline.integrations.pools import Lease, Pools
+from reachline.model import Seconds
+from reachline.upstream import Pick
+from reachline.upstream.tries import TRIES
+
+__all__ = ["Awaited", "AwaitedBody", "Blocking", "Body", "Settings", "proxy_of", "settled"]
+
+_KNOWN: Final = 1_024
+"""URLs of lines that are kept: paths without an id in them."""
+
+
+class Settings(TypedDict, total=False):
+    """What holds for all requests of a transport."""
+
+    tries: int
+    """Of one request at most; 3 unless said."""
+    deadline: Seconds | None
+    """For all its tries together."""
+    keep_host: bool
+    """Whether the far side is told the host in the URL, not the line's own name."""
+    verify: ssl.SSLContext | bool
+    """TLS of the lines and of what is no line."""
+
+
+def settled(
+    library: Any,
+    lines: Lines,
+    *,
+    tries: int = TRIES,
+    deadline: Seconds | None = None,
+    keep_host: bool = False,
+    verify: ssl.SSLContext | bool = True,
+) -> tuple[Route, ssl.SSLContext]:
+    """Settings as what does them. One TLS context for all lines: making one takes longer than a call."""
+    context = verify if isinstance(verify, ssl.SSLContext) else library.create_ssl_context(verify=verify)
+    return Route(lines, tries=tries, deadline=deadline, keep_host=keep_host), context
+
+
+class Blocking:
+    """What a `Transport` does. `plain` calls what is no cluster; `stream` makes the library's stream of a `Body`."""
+
+    def __init__(
+        self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any, stream: Callable[[Body], Any]
+    ) -> None:
+        self._library, self._route, self._plain, self._stream = library, route, plain, stream
+        self._pools: Final[Pools[Any]] = Pools(make)
+
+    def handle(self, request: Any) -> Any:
+        """The last try's answer."""
+        exchange = _exchange(self._library, self._route, request)
+        if exchange is None:
+            return self._plain.handle_request(request)
+        return exchange.run(lambda: self._send(exchange, request), status=_status, close=lambda answer: answer.close())
+
+    def close(self) -> None:
+        """All connections."""
+        for each in (self._plain, *self._pools.take_all()):
+            each.close()
+
+    def _send(self, exchange: Exchange, request: Any) -> Any:
+        pick = exchange.begin()
+        if pick is None:
+            return self._plain.handle_request(request)
+        lease, closing = self._pools.borrow(pick)
+        if closing is not None:
+            closing.close()
+        try:
+            aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
+            answer = lease.pool.handle_request(aimed)
+        except BaseException:
+            self._give_back(lease)
+            raise
+        answer.stream = self._stream(Body(answer.stream, exchange, lambda: self._give_back(lease)))
+        answer.extensions["reachline"] = exchange.call
+        return answer
+
+    def _give_back(self, lease: Lease[Any]) -> None:
+        closing = self._pools.give_back(lease)
+        if closing is not None:
+            closing.close()
+
+
+class Awaited:
+    """`Blocking`, awaited under asyncio or trio."""
+
+    def __init__(
+        self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any, stream: Callable[[AwaitedBody], Any]
+    ) -> None:
+        self._library, self._route, self._plain, self._stream = library, route, plain, stream
+        self._pools: Final[Pools[Any]] = Pools(make)
+
+    async def handle(self, request: Any) -> Any:
+        """The last try's answer."""
+        exchange = _exchange(self._library, self._route, request)
+        if exchange is None:
+            return await self._plain.handle_async_request(request)
+        return await exchange.run_async(
+            lambda: self._send(exchange, request), status=_status, close=lambda answer: answer.aclose()
+        )
+
+    async def close(self) -> None:
+        """All connections."""
+        for each in (self._plain, *self._pools.take_all()):
+            await each.aclose()
+
+    async def _send(self, exchange: Exchange, request: Any) -> Any:
+        pick = exchange.begin()
+        if pick is None:
+            return await self._plain.handle_async_request(request)
+        lease, closing = self._pools.borrow(pick)
+        try:
+            if closing is not None:
+                await closing.aclose()
+            aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host, is_async=True)
+            answer = await lease.pool.handle_async_request(aimed)
+        except BaseException:
+            await self._give_back(lease)
+            raise
+        answer.stream = self._stream(AwaitedBody(answer.stream, exchange, lambda: self._give_back(lease)))
+        answer.extensions["reachline"] = exchange.call
+        return answer
+
+    async def _give_back(self, lease: Lease[Any]) -> None:
+        closing = self._pools.give_back(lease)
+        if closing is not None:
+            await closing.aclose()
+
+
+class Body:
+    """An answer's body, whose end is the call's end."""
+
+    def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[], None]) -> None:
+        self._stream, self._exchange, self._give_back = stream, exchange, give_back
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._stream
+        except Exception as error:
+            self._exchange.ended(error)
+            raise
+
+    def close(self) -> None:
+        """Once, whatever comes of it: the call has ended and its pool is given back."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._stream.close()
+        finally:
+            self._exchange.ended()
+            self._give_back()
+
+
+class AwaitedBody:
+    """`Body`, awaited."""
+
+    def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[], Any]) -> None:
+        self._stream, self._exchange, self._give_back = stream, exchange, give_back
+        self._is_closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for each in self._stream:
+                yield each
+        except Exception as error:
+            self._exchange.ended(error)
+            raise
+
+    async def close(self) -> None:
+        """As that of `Body`."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._stream.aclose()
+        finally:
+            self._exchange.ended()
+            await self._give_back()
+
+
+def proxy_of(pick: Pick) -> str | None:
+    """The line's proxy, as both libraries take one."""
+    return pick.via if is_proxy(pick.via) else None
+
+
+def _exchange(library: Any, route: Route, request: Any) -> Exchange | None:
+    is_replayable = isinstance(request.stream, library.ByteStream)
+    said = request.extensions.get("reachline")
+    return route.exchange(request.url.host, request.method, said, is_replayable=is_replayable)
+
+
+def _aimed(
+    library: Any, exchange: Exchange, pick: Pick, request: Any, *, keep_host: bool, is_async: bool = False
+) -> Any:
+    """The request, to the line: its own timeouts within what is left, and no connection that must not be made now."""
+    url, host = _placed(library, aim(pick, request.url.scheme), request.url.raw_path)
+    made = library.Request(
+        request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
+    )
+    if not keep_host:
+        made.headers["host"] = host
+    extensions = made.extensions
+    if exchange.call.remaining is not None:
+        usual = extensions.get("timeout") or {}
+        extensions["timeout"] = {
+            name: exchange.timeout(usual.get(name)) for name in ("connect", "read", "write", "pool")
+        }
+    if (limit := exchange.limit) is not None:
+        extensions["trace"] = _traced(limit, extensions.get("trace"), is_async=is_async)
+    return made
+
+
+@lru_cache(maxsize=_KNOWN)
+def _placed(library: Any, place: tuple[str, str, int | None], path: bytes) -> tuple[Any, str]:
+    """A path at a line, and what its `host` is: putting a URL together costs a tenth of a call."""
+    scheme, host, port = place
+    url = library.URL(scheme=scheme, host=host, port=port, raw_path=path)
+    return url, url.netloc.decode("ascii")
+
+
+def _traced(limit: Callable[[], None], then: object, *, is_async: bool) -> Callable[[str, object], object]:
+    """What httpcore calls at each of its steps: a new connection asks first. The caller's own trace goes on."""
+
+    def trace(name: str, details: object) -> object:
+        if name == "connection.connect_tcp.started":
+            limit()
+        return then(name, details) if callable(then) else None
+
+    async def trace_async(name: str, details: object) -> None:
+        told = trace(name, details)
+        if hasattr(told, "__await__"):
+            await told
+
+    return trace_async if is_async else trace
+
+
+def _status(response: Any) -> int:
+    return int(response.status_code)
