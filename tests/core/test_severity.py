@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import pack
+
 import pytest
 
 from reachline.core.cusum import NOTHING, QUESTIONS, Evidence, Said
@@ -73,3 +75,13 @@ def test_a_full_sum_of_the_failed_zone_is_the_far_end() -> None:
 
 def test_nothing_remembered_of_nothing() -> None:
     assert remembered((), [Said(1_000, NOTHING)], NOTHING) == ()
+
+
+def test_figures_beyond_all_reason_never_outgrow_the_64_bits_of_a_seal() -> None:
+    absurd = Evidence(10**18, 10**18, 10**18, 10**18)
+    recent: tuple[int, ...] = ()
+    for _ in range(3):
+        recent = remembered(recent, [Said(1_000, absurd)], absurd)
+
+    assert pack(f"<{len(recent)}q", *recent)
+    assert severity_milli(recent, (), QUESTIONS) == 1_000

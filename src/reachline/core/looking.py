@@ -50,8 +50,9 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
 def deadline(ledger: Ledger) -> int | None:
     """The next ms at which a tick changes something without new evidence, or None."""
     moments = [at for line in ledger.restless if (at := due_ms(ledger.rows[line], ledger.rules)) is not None]
-    seen = (heard for line, heard in ledger.poll.heard_ms.items() if not ledger.rows[line].blind)
-    moments += [heard + ledger.rules.quorum.blind_ms for heard in list(seen)[:1]]
+    heard = (at for line, at in ledger.poll.heard_ms.items() if not ledger.rows[line].blind)
+    if (longest := next(heard, None)) is not None:
+        moments.append(longest + ledger.rules.quorum.blind_ms)
     if (ends := next_ms(ledger.book)) is not None:
         moments.append(ends)
     played = (ledger.rows[line] for line in drilled(ledger))

@@ -30,6 +30,8 @@ _NONE: Final = (0,) * _WIDTH
 _Way = tuple[int, int] | None
 _Ways = tuple[_Way, _Way, tuple[tuple[int, int], ...]]
 _MOST: Final = 64
+_TOP: Final = 2**62
+"""No sum is higher: a seal writes it in 64 bits. It takes 5·10¹⁴ attempts a tick to get there."""
 _KNOWN: Final[dict[int, tuple[tuple[Question, ...], _Ways]]] = {}
 """Worked out once for the questions of some rules, which are these very ones at each tick; the oldest rules are forgotten."""
 _F: Final = Zone.F
@@ -60,6 +62,8 @@ def remembered(before: tuple[int, ...], heard: Iterable[Said], calls: Evidence) 
     if calls is not NOTHING or called != _NONE:
         called = tuple([kept * old // parts + new for old, new in zip(called, _counts(calls), strict=True)])
     fresh += called
+    if max(fresh) > _TOP:
+        fresh = tuple([min(_TOP, each) for each in fresh])
     return fresh if any(fresh) else ()
 
 
