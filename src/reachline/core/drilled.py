@@ -112,17 +112,17 @@ def has_tripped(change: Change) -> bool:
 
 
 class Span(NamedTuple):
-    """Calls of a cluster between two ticks, by line: all, and those that failed."""
+    """Calls of a cluster between two ticks: all by line, and how many of them failed."""
 
     at_ms: int
     ms: int
-    rows: Mapping[LineId, tuple[int, int]]
+    by_line: Mapping[LineId, int]
+    calls: int
+    bad: int
 
     def counted(self, lines: frozenset[LineId]) -> Counted:
         """Summed; `lines` are the drilled ones."""
-        calls = sum(row[0] for row in self.rows.values())
-        bad = sum(row[1] for row in self.rows.values())
-        return Counted(self.ms, calls, bad, sum(row[0] for line, row in self.rows.items() if line in lines))
+        return Counted(self.ms, self.calls, self.bad, sum(self.by_line.get(line, 0) for line in lines))
 
 
 def summed(counted: Iterable[Counted]) -> Counted:
@@ -154,7 +154,7 @@ def _fullest(one: Drilled, spans: Sequence[Span], ms: int, capacities: Mapping[L
     """The fullest line so far; calls are summed over the newest spans, for posts of clients come in lumps."""
     best = one.peak
     for line, capacity in capacities.items() if ms >= _SHORTEST_MS else ():
-        rate = 1_000_000 * sum(span.rows.get(line, (0, 0))[0] for span in spans) // ms
+        rate = 1_000_000 * sum(span.by_line.get(line, 0) for span in spans) // ms
         if line not in one.lines and rate and (best is None or rate * best.capacity > best.rate_milli * capacity):
             best = Peak(line, rate, capacity, spans[-1].at_ms)
     return best

@@ -27,7 +27,10 @@ Abort = tuple[int, str]
 class _Cluster:
     """One scope's calls of the last minute, and its drills by number."""
 
-    pending: dict[LineId, tuple[int, int]] = field(default_factory=dict)
+    pending: dict[LineId, int] = field(default_factory=dict)
+    """Calls by line since the last tick…"""
+    bad: int = 0
+    """…and how many of all did not end well."""
     since_ms: int | None = None
     spans: deque[Span] = field(default_factory=deque)
     capacities: Mapping[LineId, int] = field(default_factory=dict)
@@ -35,8 +38,9 @@ class _Cluster:
 
     def flush(self, at_ms: int) -> Span:
         """The calls since the last time, as a span."""
-        span = Span(at_ms, at_ms - (at_ms if self.since_ms is None else self.since_ms), self.pending)
-        self.pending, self.since_ms = {}, at_ms
+        ms = at_ms - (at_ms if self.since_ms is None else self.since_ms)
+        span = Span(at_ms, ms, self.pending, sum(self.pending.values()), self.bad)
+        self.pending, self.bad, self.since_ms = {}, 0, at_ms
         self.spans.append(span)
         while self.spans[0].at_ms <= at_ms - SPAN_MS:
             self.spans.popleft()
@@ -48,7 +52,9 @@ class _Cluster:
 
 
 class Watch:
-    """All drills. Told every record in order by its one writer; only calls and ticks of the last minute are kept beside them."""
+    """All drills. Told every record in order by its one writer; beside them only the calls of the last minute are kept, drill or none:
+    it is what the next one is held against.
+    """
 
     def __init__(self) -> None:
         self._clusters: dict[Scope, _Cluster] = {}
@@ -60,11 +66,11 @@ class Watch:
 
     def outcomes(self, scope: Scope, rows: Iterable[Outcome]) -> None:
         """One client's calls."""
-        pending = self._of(scope).pending
+        cluster = self._of(scope)
         for row in rows:
             bad = row.failed + row.late + row.errors
-            calls, were = pending.get(row.line, (0, 0))
-            pending[row.line] = calls + row.ok + bad, were + bad
+            cluster.bad += bad
+            cluster.pending[row.line] = cluster.pending.get(row.line, 0) + row.ok + bad
 
     def ordered(self, scope: Scope, order: Order, lines: Iterable[Line], at_ms: int) -> None:
         """An order; one that is no drill is none of ours. `lines` are all of the scope as they are now."""
