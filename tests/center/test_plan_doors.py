@@ -64,7 +64,7 @@ def test_a_plan_is_told_to_clients_in_the_api_on_the_command_line_and_in_explana
     sync(work())
 
 
-def test_where_the_rule_is_not_enforced_the_plan_is_shown_and_clients_are_not_told(center, sync):
+def test_where_the_rule_is_not_enforced_the_plan_is_shown_and_clients_are_not_told(center, sync, capsys):
     async def work():
         async with center(
             DOCUMENT.replace("    priority: 9", "    priority: 9\n    enforce: {regions: false}")
@@ -79,5 +79,7 @@ def test_where_the_rule_is_not_enforced_the_plan_is_shown_and_clients_are_not_to
             (row,) = (await running.json("/api/v1/plan"))["clusters"]
             assert (row["reason"], row["enforced"]) == ("lines.full", False)
             assert "plan" not in await running.json(LINES)
+            assert await asyncio.to_thread(main, ["plan", "--center", running.http]) == 0
+            assert "now: the plan is only recorded, calls go by weights" in capsys.readouterr().out
 
     sync(work())

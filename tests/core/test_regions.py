@@ -66,6 +66,41 @@ def test_the_lower_priority_is_refused_before_the_higher_one_loses_a_call() -> N
     assert found["low"].admitted == WHOLE // 5
 
 
+def test_what_a_cluster_that_does_not_obey_goes_on_to_use_is_no_room_for_the_others() -> None:
+    low, high, limits = cluster("low", 100, 1), cluster("high", 100, 9), {"east": 60, "west": 120}
+    low = low._replace(loads={"east": 40, "west": 60}, obeys=False)
+
+    found = plan([low, high], limits)
+
+    assert found["high"] == Steer(100, (("east", 20), ("west", 60)), SHED, 9)
+    assert found["low"] == plan([low._replace(obeys=True), high], limits)["low"]
+
+
+def test_one_that_does_not_obey_leaves_those_alone_that_fit_beside_it() -> None:
+    wide, narrow = cluster("wide", 100)._replace(obeys=False), cluster("narrow", 20)
+
+    assert plan([wide, narrow], {"east": 60, "west": 60}) == {}
+    assert plan([wide, narrow], {"east": 60, "west": 40}).keys() == {"wide", "narrow"}
+    assert plan([cluster("wide", 100, 1, east=60, west=20)._replace(obeys=False), narrow], {}).keys() == {"wide"}
+
+
+def test_where_none_obeys_each_is_told_what_all_would_have() -> None:
+    seens = [cluster("low", 100, 1), cluster("high", 100, 9)]
+    limits = {"east": 60, "west": 60}
+
+    assert plan([each._replace(obeys=False) for each in seens], limits) == plan(seens, limits) != {}
+
+
+def test_a_ledger_whose_rule_is_only_recorded_does_not_obey() -> None:
+    ledger = called("a", 120)
+    ledger.rules = replace(ledger.rules, shadowed=("regions",))
+
+    found = seen(ledger)
+
+    assert found is not None
+    assert not found.obeys
+
+
 def test_one_that_must_move_is_told_where_and_keeps_all() -> None:
     seens = [cluster("wide", 100, 9), cluster("narrow", 60, 1, east=60)]
 

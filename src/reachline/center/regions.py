@@ -64,7 +64,6 @@ class Regions:
             return None
         clusters, limits = [one for one in map(seen, known) if one is not None], limits_of(known)
         apart = {ledger.scope.cluster: why for ledger in known if (why := why_apart(ledger))}
-        shadowed = frozenset(ledger.scope.cluster for ledger in known if not ledger.rules.acts("regions"))
         now = outlook(clusters, limits)
         return document(
             now if gone else now._replace(steers={}),
@@ -72,7 +71,6 @@ class Regions:
             gone=gone,
             limits=limits,
             apart=apart,
-            shadowed=shadowed,
         )
 
     def _is_regional(self, ledger: Ledger) -> bool:

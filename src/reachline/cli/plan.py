@@ -47,15 +47,13 @@ def command(
 
 
 def _headline(document: Row) -> str:
-    gone = document["without"]
+    gone, rows = document["without"], document["clusters"]
     where = f"without {gone}" if gone else "now"
     if not document["scarce"]:
-        return (
-            f"{where}: weights carry everything, there is no plan"
-            if not gone
-            else f"{where}: all is carried by weights"
-        )
-    shed = sum(row["shed"] for row in document["clusters"])
+        return f"{where}: " + ("all is carried by weights" if gone else "weights carry everything, there is no plan")
+    if all(not row["enforced"] for row in rows if row["reason"]):
+        return f"{where}: the plan is only recorded, calls go by weights"
+    shed = sum(row["shed"] for row in rows if row["enforced"])
     return f"{where}: {f'{shed} calls/s are shed' if shed else 'all is carried, some of it elsewhere'}"
 
 

@@ -51,6 +51,8 @@ class Seen(NamedTuple):
     rooms: Mapping[str, int | None]
     """…and what its lines there carry, filled as far as the guard fills them; None: nobody knows."""
     priority: int = 0
+    obeys: bool = True
+    """Whether its clients are told; else it goes on by its weights, whatever the plan says of it."""
 
 
 class Outlook(NamedTuple):
@@ -90,7 +92,7 @@ def seen(ledger: Ledger) -> Seen | None:
     calls, total = -(-ledger.asked.level // _PER_CALL), sum(weights.values())
     if not total or not calls:
         return None
-    return Seen(ledger.scope.cluster, calls, _split(calls, weights), found, rules.priority)
+    return Seen(ledger.scope.cluster, calls, _split(calls, weights), found, rules.priority, rules.acts("regions"))
 
 
 def why_apart(ledger: Ledger) -> str:
@@ -135,9 +137,28 @@ def is_scarce(seens: Sequence[Seen], limits: Mapping[str, int]) -> bool:
 
 
 def plan(seens: Sequence[Seen], limits: Mapping[str, int]) -> dict[str, Steer]:
-    """What becomes of every cluster that has less than it asks for, or has it elsewhere; the others go on by their weights."""
+    """What becomes of every cluster that has less than it asks for, or has it elsewhere; the others go on by their weights.
+
+    One that does not obey gets what it would get if all did; those that do share what it leaves of the regions' limits.
+    """
+    obeying = [each for each in seens if each.obeys]
     if not is_scarce(seens, limits):
         return {}
+    found = _planned(seens, limits)
+    if not obeying or len(obeying) == len(seens):
+        return found
+    others = {each.cluster: found[each.cluster] for each in seens if not each.obeys and each.cluster in found}
+    return others | plan(obeying, _left(limits, seens))
+
+
+def _left(limits: Mapping[str, int], seens: Sequence[Seen]) -> dict[str, int]:
+    """The limits without what clusters that do not obey put on the regions by their weights."""
+    taken = [each.loads for each in seens if not each.obeys]
+    return {region: max(0, limit - sum(loads.get(region, 0) for loads in taken)) for region, limit in limits.items()}
+
+
+def _planned(seens: Sequence[Seen], limits: Mapping[str, int]) -> dict[str, Steer]:
+    """The plan were all to obey."""
     claims = [
         Claim(
             cluster=each.cluster,

@@ -26,7 +26,7 @@ class PlanRow(TypedDict):
 class ClusterPlanRow(TypedDict):
     """One cluster. `before` and `after` are calls a second by region; `reason` is empty where it has all, where it has it anyway.
 
-    `enforced` false: clients are not told.
+    `enforced` false: clients are not told and go on by weights; this is what would be.
     """
 
     cluster: str
@@ -87,11 +87,10 @@ def document(
     gone: str,
     limits: Mapping[str, int],
     apart: Mapping[str, str],
-    shadowed: frozenset[str],
 ) -> PlanDocument:
     """Before and after, highest priority first; `now` and `then` are of the same clusters."""
     pairs = sorted(zip(now.seen, then.seen, strict=True), key=lambda pair: (-pair[0].priority, pair[0].cluster))
-    rows = [_cluster(now, then, was, will, is_enforced=was.cluster not in shadowed) for was, will in pairs]
+    rows = [_cluster(now, then, was, will) for was, will in pairs]
     regions = sorted(now.rooms.keys() | then.rooms.keys() | ({gone} if gone else set()))
     return {
         "without": gone,
@@ -111,7 +110,7 @@ def document(
     }
 
 
-def _cluster(now: Outlook, then: Outlook, was: Seen, will: Seen, *, is_enforced: bool) -> ClusterPlanRow:
+def _cluster(now: Outlook, then: Outlook, was: Seen, will: Seen) -> ClusterPlanRow:
     steer = then.steers.get(was.cluster)
     carried = was.calls if steer is None else steer.carried
     return {
@@ -122,7 +121,7 @@ def _cluster(now: Outlook, then: Outlook, was: Seen, will: Seen, *, is_enforced:
         "shed": was.calls - carried,
         "admit": 1.0 if steer is None else steer.admitted / WHOLE,
         "reason": "" if steer is None else steer.reason,
-        "enforced": is_enforced,
+        "enforced": was.obeys,
         "before": dict(now.where(was)),
         "after": dict(then.where(will)),
     }
