@@ -69,6 +69,15 @@ def test_a_line_that_is_played_failed_is_out_after_the_usual_patience_whatever_i
     assert weights(ledger) == {A: 0, B: 100, C: 100}
 
 
+def test_where_one_failed_verdict_is_enough_the_tick_in_which_a_drill_begins_names_it() -> None:
+    ledger = settled(rules=replace(RULES, patience=Patience(failed=1, lone_failed=1)))
+    ledger.order(drill())
+
+    (change,) = tick(ledger, 4).changes
+
+    assert (change.rule, change.after.gate) == ("drill.failed", Gate.OPEN)
+
+
 def test_the_verdict_of_a_drill_needs_no_news_and_no_second_vantage() -> None:
     ledger = settled(rules=replace(RULES, patience=Patience(lone_failed=9)))
     ledger.members(frozenset(VANTAGES[:1]))

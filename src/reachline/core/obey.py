@@ -26,7 +26,9 @@ _CLOSE: Final = "close"
 
 
 class Turned(NamedTuple):
-    """A row before and after it began to follow other orders, the rule to name, and the order's number (0: it ended)."""
+    """A row before and after it began to follow other orders, the rule to name (empty: the judge's, for a drill begins), and the
+    order's number (0: it ended).
+    """
 
     before: Row
     row: Row

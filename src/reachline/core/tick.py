@@ -122,7 +122,7 @@ def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules
         at_ms=now_ms,
         before=was,
         after=now,
-        rule=rule_of(was, now, told.rule if told else done.rule if done else "", rules),
+        rule=rule_of(was, now, (told.rule if told else "") or (done.rule if done else ""), rules),
         votes=heard.votes if heard else (),
         facts=(*facts, Fact("order", order)) if order else facts,
     )
