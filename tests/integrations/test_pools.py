@@ -64,3 +64,39 @@ def test_a_forked_child_uses_none_of_its_parents_connections() -> None:
     pools._lock.release()
     assert os.waitpid(child, 0)[1] == 0
     assert pools.borrow(pick("a"))[0] is old
+
+
+def test_a_forked_child_closes_none_of_its_parents_connections() -> None:
+    pools = Pools(lambda _: Pool())
+    old, _ = pools.borrow(pick("a"))
+    pools.borrow(pick("a", 1))
+    pools._lock.acquire()
+
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        closes_none = pools.give_back(old) is None and pools.take_all() == ()
+        os._exit(0 if closes_none else 1)
+
+    pools._lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+    assert pools.give_back(old) is old.pool
+
+
+def test_endpoints_that_come_and_go_leave_no_pools_behind() -> None:
+    now = [0.0]
+    closed: list[Pool] = []
+    pools = Pools(lambda _: Pool(), clock=lambda: now[0])
+    busy, _ = pools.borrow(pick("busy"))
+
+    for at in range(100):
+        now[0] = 60.0 * at
+        lease, closing = pools.borrow(pick(f"10.0.0.{at}:80"))
+        closed += [closing] if closing else []
+        pools.give_back(lease)
+
+    # Five minutes of one a minute stay, and the one in use.
+    left = pools.take_all()
+    assert len(left) == 100 + 1 - len(closed) == 5 + 1
+    assert lease.pool in left
+    assert busy.pool in left
