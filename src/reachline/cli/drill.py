@@ -5,16 +5,15 @@ Without `--real` it is only rehearsed: the center lets a copy of its state go on
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
-from reachline.cli.asking import CENTER, CenterOption, Refusal, ask
-from reachline.cli.orders import EFFECT, clock, lasts, refused
-from reachline.cli.render import Column, Output, OutputOption, console, show, table, write_json
+from reachline.cli.asking import CENTER, CenterOption, ask
+from reachline.cli.orders import EFFECT, How, Target, Yes, act, clock, lasts, refused
+from reachline.cli.render import Column, Output, OutputOption, console, show, table
 from reachline.core import words
 from reachline.model import Seconds
 
@@ -25,40 +24,38 @@ Row = Mapping[str, Any]
 _DRILLS: Final = "/api/v1/drills"
 _PATIENCE: Final[Seconds] = 60.0
 """The center looks some minutes ahead on a copy of all it holds: a few seconds for ten thousand lines."""
-_QUESTION: Final = frozenset({400, 404, 409, 422})
+
+Lasts = Annotated[str, typer.Option("--for", metavar="TIME", help="For how long, a day at most: 90s, 5m, 1h.")]
+Fail = Annotated[bool, typer.Option("--fail", help="As if the lines had failed.")]
+Slow = Annotated[
+    str | None,
+    typer.Option(
+        "--slow", metavar="TIME", help="As if answers took this long: 300ms. What comes of it is the limits'."
+    ),
+]
+Real = Annotated[
+    bool, typer.Option("--real/--shadow", help="Move the traffic, or (else) only show what would be, on a copy.")
+]
+AbortAbove = Annotated[
+    str,
+    typer.Option(
+        "--abort-above", metavar="SHARE", help="End it once calls fail by so much more than before: 1%, 0.005."
+    ),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; needed with --real, everybody reads it.")]
+Force = Annotated[bool, typer.Option("--force", help="Also where too little would be left to carry the traffic.")]
 
 
 def drill(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET", help="A line (`cluster/line[@origin]`), a cluster, `provider:NAME` or `group:NAME`."
-        ),
-    ],
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="For how long, a day at most: 90s, 5m, 1h.")],
-    fail: Annotated[bool, typer.Option("--fail", help="As if the lines had failed.")] = False,
-    slow: Annotated[
-        str | None,
-        typer.Option(
-            "--slow", metavar="TIME", help="As if answers took this long: 300ms. What comes of it is the limits'."
-        ),
-    ] = None,
-    real: Annotated[
-        bool, typer.Option("--real/--shadow", help="Move the traffic, or (else) only show what would be, on a copy.")
-    ] = False,
-    abort_above: Annotated[
-        str,
-        typer.Option(
-            "--abort-above", metavar="SHARE", help="End it once calls fail by so much more than before: 1%, 0.005."
-        ),
-    ] = "1%",
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; needed with --real, everybody reads it.")
-    ] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Also where too little would be left to carry the traffic.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it first, do not ask.")] = False,
+    target: Target,
+    for_: Lasts,
+    fail: Fail = False,
+    slow: Slow = None,
+    real: Real = False,
+    abort_above: AbortAbove = "1%",
+    reason: Reason = "",
+    force: Force = False,
+    yes: Yes = False,
     center: CenterOption = CENTER,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -68,29 +65,13 @@ def drill(
     """
     body = _body(target, for_, fail=fail, slow=slow, abort_above=abort_above, reason=reason)
     body |= {"force": True} if force else {}
-    try:
-        if not real or not (yes or output is Output.JSON):
-            seen = ask(center, _DRILLS, method="POST", body=body, patience=_PATIENCE)
-            if output is Output.JSON:
-                write_json(seen)
-                return
-            for row in seen["rehearsals"]:
-                _rehearsal(row)
-            if not real:
-                console().print("nothing was changed: `--real` plays it", style="dim")
-                return
-            if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Go on?", default=False):
-                console().print("nothing was changed")
-                raise typer.Exit(1)
-        done = ask(center, _DRILLS, method="POST", body=body | {"real": True}, patience=_PATIENCE)
-    except Refusal as error:
-        if error.status not in _QUESTION:
-            raise
-        raise refused("drill", "", target, error.message, error.hint) from error
-    if output is Output.JSON:
-        write_json(done)
-    else:
-        _told(done)
+
+    def send(*, dry: bool) -> Any:
+        return ask(center, _DRILLS, method="POST", body=body | ({} if dry else {"real": True}), patience=_PATIENCE)
+
+    act(How("drill", center, output, not real, yes), target, send, shown=_rehearsals, told=_told)
+    if not real and output is Output.TABLE:
+        console().print("nothing was changed: `--real` plays it", style="dim")
 
 
 def drills(center: CenterOption = CENTER, output: OutputOption = Output.TABLE) -> None:
@@ -135,6 +116,11 @@ def _share(text: str) -> float:
     if not 0.001 <= found <= 1:
         raise refused("drill", "--abort-above", text, "must be a share from 0.1% to 100%", "write 1% or 0.01")
     return found
+
+
+def _rehearsals(seen: Row) -> None:
+    for row in seen["rehearsals"]:
+        _rehearsal(row)
 
 
 def _rehearsal(row: Row) -> None:

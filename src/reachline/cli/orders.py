@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 import typer
@@ -20,13 +20,14 @@ from reachline.core import words
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 
-__all__ = ["COMMANDS", "EFFECT", "clock", "lasts", "refused"]
+__all__ = ["COMMANDS", "EFFECT", "How", "Send", "Target", "Yes", "act", "clock", "lasts", "refused"]
 
 Row = Mapping[str, Any]
 
 _ORDERS: Final = "/api/v1/orders"
 _PATIENCE: Final[Seconds] = 30.0
 """The center works out what an order does on a copy of all it holds: about a second for ten thousand lines."""
+_WORD: Final = {True: "true", False: "false"}
 _QUESTION: Final = frozenset({400, 404, 409, 422})
 """Answers that find fault with what was asked: usage errors."""
 
@@ -45,7 +46,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not show it first, do not ask.")]
 
 
-class _How(NamedTuple):
+class Send(Protocol):
+    """Asks the center for something, or (`dry`) what it would do."""
+
+    def __call__(self, *, dry: bool) -> Any: ...
+
+
+class How(NamedTuple):
     """How a command was asked to act."""
 
     command: str
@@ -66,7 +73,7 @@ def drain(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give lines no new traffic for a time; calls that are under way finish, and the lines are still probed and judged."""
-    _place(_How("drain", center, output, dry_run, yes), target, for_, reason, force=force)
+    _place(How("drain", center, output, dry_run, yes), target, for_, reason, force=force)
 
 
 def undrain(
@@ -78,7 +85,7 @@ def undrain(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End every drain order that drains nothing but these lines."""
-    _place(_How("undrain", center, output, dry_run, yes), target, None, reason)
+    _place(How("undrain", center, output, dry_run, yes), target, None, reason)
 
 
 def weight(
@@ -92,7 +99,7 @@ def weight(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give lines another base weight for a time; faults and breaker go on from there."""
-    _place(_How("weight", center, output, dry_run, yes), target, for_, reason, weight=points)
+    _place(How("weight", center, output, dry_run, yes), target, for_, reason, weight=points)
 
 
 def standby(
@@ -105,7 +112,7 @@ def standby(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Set lines aside for a time: backups where the policy knows them, else 5 % of their base weight."""
-    _place(_How("standby", center, output, dry_run, yes), target, for_, reason)
+    _place(How("standby", center, output, dry_run, yes), target, for_, reason)
 
 
 def open_(
@@ -122,7 +129,7 @@ def open_(
 
     The last line that carries traffic waits until another one does, unless --force.
     """
-    _place(_How("open", center, output, dry_run, yes), target, for_, reason, force=force)
+    _place(How("open", center, output, dry_run, yes), target, for_, reason, force=force)
 
 
 def close(
@@ -135,7 +142,7 @@ def close(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Keep breakers closed for a time, whatever is measured; what the judge says is recorded, and faults still cost weight."""
-    _place(_How("close", center, output, dry_run, yes), target, for_, reason)
+    _place(How("close", center, output, dry_run, yes), target, for_, reason)
 
 
 def undo(
@@ -148,11 +155,11 @@ def undo(
 ) -> None:
     """End an order before its time."""
 
-    def send(dry: str) -> Any:
-        query = urlencode({"reason": reason, "dry_run": dry})
+    def send(*, dry: bool) -> Any:
+        query = urlencode({"reason": reason, "dry_run": _WORD[dry]})
         return ask(center, f"{_ORDERS}/{number}?{query}", method="DELETE", patience=_PATIENCE)
 
-    _act(_How("undo", center, output, dry_run, yes), str(number), send)
+    act(How("undo", center, output, dry_run, yes), str(number), send, shown=_effects, told=_told)
 
 
 def orders(
@@ -183,7 +190,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
 
 
 def _place(
-    how: _How, target: str, for_: str | None, reason: str, *, weight: int | None = None, force: bool = False
+    how: How, target: str, for_: str | None, reason: str, *, weight: int | None = None, force: bool = False
 ) -> None:
     if weight is not None and weight < 1:
         raise refused(how.command, "POINTS", str(weight), "must be 1 or more", "`drain` takes all traffic away")
@@ -195,10 +202,10 @@ def _place(
     if force:
         body["force"] = True
 
-    def send(dry: str) -> Any:
-        return ask(how.center, f"{_ORDERS}?dry_run={dry}", method="POST", body=body, patience=_PATIENCE)
+    def send(*, dry: bool) -> Any:
+        return ask(how.center, f"{_ORDERS}?dry_run={_WORD[dry]}", method="POST", body=body, patience=_PATIENCE)
 
-    _act(how, target, send)
+    act(how, target, send, shown=_effects, told=_told)
 
 
 def lasts(command: str, text: str) -> Seconds:
@@ -213,19 +220,23 @@ def lasts(command: str, text: str) -> Seconds:
     return found
 
 
-def _act(how: _How, value: str, send: Callable[[str], Any]) -> None:
-    """Foresee, show, ask where somebody sits there, do."""
+def act(how: How, value: str, send: Send, *, shown: Callable[[Row], None], told: Callable[[Row], None]) -> None:
+    """Foresee, show, ask where somebody sits there, do. `value` is what a refusal is about; `shown` prints what would be, `told`
+    what was done.
+    """
     try:
         if how.dry_run or not (how.yes or how.output is Output.JSON):
-            foreseen = send("true")
-            if how.dry_run:
-                _show(how.output, foreseen)
+            foreseen = send(dry=True)
+            if how.output is Output.JSON:
+                write_json(foreseen)
                 return
-            _effects(foreseen["effects"])
+            shown(foreseen)
+            if how.dry_run:
+                return
             if _is_attended() and not typer.confirm("Go on?", default=False):
                 console().print("nothing was changed")
                 raise typer.Exit(1)
-        done = send("false")
+        done = send(dry=False)
     except Refusal as error:
         if error.status not in _QUESTION:
             raise
@@ -233,7 +244,7 @@ def _act(how: _How, value: str, send: Callable[[str], Any]) -> None:
     if how.output is Output.JSON:
         write_json(done)
     else:
-        _told(done)
+        told(done)
 
 
 def _is_attended() -> bool:
@@ -245,17 +256,10 @@ def refused(command: str, path: str, value: str, rule: str, hint: str) -> Config
     return ConfigError(Problem(place=command, path=path, value="" if value in rule else value, rule=rule, hint=hint))
 
 
-def _show(output: Output, document: Mapping[str, Any]) -> None:
-    if output is Output.JSON:
-        write_json(document)
-    else:
-        _effects(document["effects"])
-
-
-def _effects(effects: Sequence[Mapping[str, Any]]) -> None:
+def _effects(foreseen: Row) -> None:
     """A table a cluster: every line's weight and share, before and after."""
     out = console()
-    for effect in effects:
+    for effect in foreseen["effects"]:
         out.print(table(effect["lines"], EFFECT, title=effect["cluster"]))
         if effect["panic"]:
             out.print(f"{effect['cluster']}: ordinary rules are suspended then ({effect['panic']})", style="yellow")
