@@ -111,6 +111,13 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_index_of_the_documentation_leads_to_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([^)#\s]+)", (docs / "index.md").read_text()))
+
+    assert {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - linked == {"index.md"}
+
+
 def stand_in(directory: Path, version: str) -> Path:
     """A program that answers like a Python of that version."""
     path = directory / "python"
