@@ -40,6 +40,15 @@ def test_an_answer_holds_for_its_ttl_above_the_floor_or_for_the_refresh(ttl: int
     assert after(found("10.0.0.1", ttl=ttl), settings=settings).due == wait
 
 
+@pytest.mark.parametrize(("ttl", "refresh"), [(86_400, 5), (2**31 - 1, 5), (0, 7_200)])
+def test_a_name_is_asked_again_long_before_its_addresses_are_stale(ttl: int, refresh: float) -> None:
+    settings = DnsSettings(family=Family.V4, jitter=0, refresh=refresh, respect_ttl=bool(ttl), stale_after=3_600)
+    name = after(found("10.0.0.1", ttl=ttl), settings=settings)
+
+    assert name.due == 1_800
+    assert in_use(name, name.due, settings) == ("10.0.0.1",)
+
+
 def test_of_both_families_the_smaller_ttl_counts() -> None:
     both = found("10.0.0.1", ttl=60) | {"AAAA": Found(Answered.FOUND, ("fd00::1",), 7)}
 

@@ -52,7 +52,9 @@ class DnsSettings:
     refresh: Seconds = 5.0
     """Between an answer and the next question, where its TTL does not count."""
     respect_ttl: bool = True
-    """Whether an answer holds for its TTL (the smallest of its CNAME chain) in place of `refresh`."""
+    """Whether an answer holds for its TTL (the smallest of its CNAME chain) in place of `refresh`; either way for half of
+    `stale_after` at most, so that a question that fails finds addresses still in use.
+    """
     ttl_floor: Seconds = 1.0
     """Least wait by TTL: a TTL of 0 asks once a second, not in a loop."""
     jitter: Seconds = 0.5
@@ -64,7 +66,7 @@ class DnsSettings:
     empty_for: Seconds = 30.0
     """How long addresses outlive answers that name none. 0 drops them at once (Envoy), `math.inf` keeps them."""
     stale_after: Seconds = 3_600.0
-    """How long they outlive questions that fail. An hour: an outage of name servers is not one of endpoints."""
+    """How long they count after the last answer, while questions fail. An hour: an outage of name servers is not one of endpoints."""
     family: Family = Family.BOTH
     ready_any: bool = False
     """Whether the first update comes with the first name's answer (Envoy) rather than when all names have answered…"""
@@ -156,9 +158,9 @@ def _wait(failures: int, ttl: int | None, settings: DnsSettings, rng: Random) ->
         most = settings.failure_max if settings.failure_max is not None else 10 * settings.failure_base
         wait = min(settings.failure_base * 2.0 ** min(failures - 1, _DOUBLINGS_MOST), most)
         return wait * (1 - _SPREAD + _SPREAD * rng.random())
-    if failures or ttl is None or not settings.respect_ttl:
-        return settings.refresh
-    return max(float(ttl), settings.ttl_floor)
+    by_ttl = ttl is not None and settings.respect_ttl and not failures
+    wait = max(float(ttl or 0), settings.ttl_floor) if by_ttl else settings.refresh
+    return min(wait, max(settings.stale_after / 2, settings.ttl_floor))
 
 
 def in_use(name: Name, now: Seconds, settings: DnsSettings) -> tuple[str, ...]:
