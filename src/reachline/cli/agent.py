@@ -13,7 +13,7 @@ from reachline.agent.pace import Close
 from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
 from reachline.cli.ending import stopped_by_signals
-from reachline.cli.logs import LogFormat, start_logging
+from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 
 __all__ = ["TOKEN", "command"]
 
@@ -21,70 +21,84 @@ TOKEN: Final = "REACHLINE_AGENT_TOKEN"  # noqa: S105  the variable's name
 """A token belongs in the environment: a command line is seen by everybody on the machine."""
 
 
+Name = Annotated[str, typer.Option("--id", help="This vantage's name; it has one vote.")]
+Centers = Annotated[
+    list[str], typer.Option("--center", metavar="ADDR", help="host:port or unix:/path; several are tried in turn.")
+]
+Zone = Annotated[str, typer.Option(help="Where it is, where the center's document does not say.")]
+Region = Annotated[str, typer.Option(help="The zone's region.")]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="IP",
+        help="Own address that probes leave from; several alternate. `auto`: those beside the route's own; `route`: that alone.",
+    ),
+]
+Mesh = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDR",
+        help="Answer other agents here (UDP, host:port), in place of what the document says; port 0: any.",
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="TARGET",
+        help="Target near this agent that always answers; while all fail, we are cut off.",
+    ),
+]
+Connectivity = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", help="Page that always answers; while it does not, what we measure counts for nothing."
+    ),
+]
+Tls = Annotated[bool, typer.Option("--tls", help="Speak TLS to the center; the system's roots say whom to trust.")]
+Ca = Annotated[
+    str, typer.Option("--ca", metavar="FILE", help="PEM that signed the center's certificate (means --tls).")
+]
+Cert = Annotated[str, typer.Option("--cert", metavar="FILE", help="PEM, this agent's own certificate.")]
+Key = Annotated[str, typer.Option("--key", metavar="FILE", help="PEM, its key.")]
+Rate = Annotated[float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")]
+NetworkRate = Annotated[
+    float | None,
+    typer.Option(help="Attempts a second to one /24 or /48 at most; beyond it rounds wait or are skipped."),
+]
+SourceRate = Annotated[
+    float | None, typer.Option(help="Attempts a second from one own address at most; beyond it likewise.")
+]
+Attempts = Annotated[int | None, typer.Option(help="Attempts under way at most; unset: as many as descriptors allow.")]
+CloseOption = Annotated[
+    Close | None,
+    typer.Option(help="How probes close; auto: by FIN unless that would use up the ports to a target."),
+]
+Seed = Annotated[int | None, typer.Option(help="Of all chance (jitter, back-off), so that a run repeats.")]
+
+
 def command(
-    name: Annotated[str, typer.Option("--id", help="This vantage's name; it has one vote.")],
-    center: Annotated[
-        list[str], typer.Option("--center", metavar="ADDR", help="host:port or unix:/path; several are tried in turn.")
-    ],
-    zone: Annotated[str, typer.Option(help="Where it is, where the center's document does not say.")] = "",
-    region: Annotated[str, typer.Option(help="The zone's region.")] = "",
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="IP",
-            help="Own address that probes leave from; several alternate. `auto`: those beside the route's own; `route`: that alone.",
-        ),
-    ] = None,
-    mesh: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDR",
-            help="Answer other agents here (UDP, host:port), in place of what the document says; port 0: any.",
-        ),
-    ] = "",
-    reference: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--reference",
-            metavar="TARGET",
-            help="Target near this agent that always answers; while all fail, we are cut off.",
-        ),
-    ] = None,
-    connectivity: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="Page that always answers; while it does not, what we measure counts for nothing."
-        ),
-    ] = "",
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Speak TLS to the center; the system's roots say whom to trust.")
-    ] = False,
-    ca: Annotated[
-        str, typer.Option("--ca", metavar="FILE", help="PEM that signed the center's certificate (means --tls).")
-    ] = "",
-    cert: Annotated[str, typer.Option("--cert", metavar="FILE", help="PEM, this agent's own certificate.")] = "",
-    key: Annotated[str, typer.Option("--key", metavar="FILE", help="PEM, its key.")] = "",
-    rate: Annotated[
-        float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")
-    ] = None,
-    network_rate: Annotated[
-        float | None,
-        typer.Option(help="Attempts a second to one /24 or /48 at most; beyond it rounds wait or are skipped."),
-    ] = None,
-    source_rate: Annotated[
-        float | None, typer.Option(help="Attempts a second from one own address at most; beyond it likewise.")
-    ] = None,
-    attempts: Annotated[
-        int | None, typer.Option(help="Attempts under way at most; unset: as many as descriptors allow.")
-    ] = None,
-    close: Annotated[
-        Close | None,
-        typer.Option(help="How probes close; auto: by FIN unless that would use up the ports to a target."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all chance (jitter, back-off), so that a run repeats.")] = None,
-    log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    name: Name,
+    center: Centers,
+    zone: Zone = "",
+    region: Region = "",
+    source: Sources = None,
+    mesh: Mesh = "",
+    reference: References = None,
+    connectivity: Connectivity = "",
+    tls: Tls = False,
+    ca: Ca = "",
+    cert: Cert = "",
+    key: Key = "",
+    rate: Rate = None,
+    network_rate: NetworkRate = None,
+    source_rate: SourceRate = None,
+    attempts: Attempts = None,
+    close: CloseOption = None,
+    seed: Seed = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Run an agent: it probes the lines that a center's plan names and reports what it sees; the center judges.
 

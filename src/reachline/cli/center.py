@@ -14,7 +14,7 @@ import typer
 from reachline.center.reloading import Source
 from reachline.center.run import Options, Started, run
 from reachline.cli.ending import stopped_by_signals
-from reachline.cli.logs import LogFormat, start_logging
+from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.doors import reach
 from reachline.doors.settings import Document
 from reachline.net import reload
@@ -31,8 +31,8 @@ def command(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow a public address without TLS and authentication.")
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Run a center: agents report to it, it judges, publishes weights, and keeps a journal.
 

@@ -6,14 +6,15 @@ import logging
 import sys
 import time
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import structlog
+import typer
 from structlog.typing import Processor
 
 from reachline.errors import ConfigError, Problem
 
-__all__ = ["LogFormat", "start_logging"]
+__all__ = ["LogFormat", "LogFormatOption", "LogLevelOption", "start_logging"]
 
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
@@ -28,6 +29,11 @@ class LogFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+LogFormatOption = Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")]
+LogLevelOption = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+"""The annotations of a daemon's `log_format` and `log_level`."""
 
 
 class _Accepting(logging.Filter):

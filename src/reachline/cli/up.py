@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from reachline.cli.ending import stopped_by_signals
-from reachline.cli.logs import LogFormat, start_logging
+from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.compose import Demo, Setup, Up, up
 from reachline.doors import reach
 from reachline.doors.settings import Document
@@ -47,8 +47,8 @@ def command(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow a public address without TLS and authentication.")
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log", help="Events as text or as JSON lines.")] = LogFormat.TEXT,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = "warning",
 ) -> None:
     """Run a center and its agents on this machine, until Ctrl-C.
 
