@@ -17,8 +17,8 @@ from reachline.upstream.listing import target
 
 
 class Far:
-    """One line's server. `ill` is what its next answers are: a status, `reset`, `hang`, `short`; empty: 200. `seen` is written
-    by its threads."""
+    """One line's server. `ill` is what its next answers are: a status (a redirect leads to `/moved`), `reset`, `hang`, `short`;
+    empty: 200. `seen` is written by its threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,7 +52,10 @@ class Far:
                     self.close_connection = True
                     return
                 body = far.name.encode()
-                self.send_response(ill if isinstance(ill, int) else 200)
+                status = ill if isinstance(ill, int) and self.path != "/moved" else 200
+                self.send_response(status)
+                if 300 <= status < 400:
+                    self.send_header("location", "/moved")
                 self.send_header("content-length", str(len(body) + (10 if ill == "short" else 0)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -16,7 +16,7 @@ from reachline.upstream.kept import KeptCluster
 from reachline.upstream.outcome import failure_of
 from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, sleep
 
-__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy"]
+__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy", "place"]
 
 _KNOWN: Final = 4_096
 """Addresses that are kept taken apart: as many lines as one process calls at a time, and more."""
@@ -52,6 +52,10 @@ class Route:
         self._twice: Final = Plan(idempotent=True, tries=tries, deadline=deadline)
         self.keep_host: Final = keep_host
         """Whether the far side is told the name in the URL, not the line's own."""
+
+    def knows(self, host: str) -> bool:
+        """Whether `host` is a cluster of ours."""
+        return host in self._clusters or host.lower() in self._clusters
 
     def exchange(self, host: str, method: str, said: object, *, is_replayable: bool) -> Exchange | None:
         """One request's, or None where `host` is no cluster of ours: then the library does what it always does.
@@ -190,6 +194,12 @@ def _aim(url: str, address: tuple[str, int] | None, target: str, scheme: str) ->
     if parts.scheme in ("http", "https") and parts.hostname:
         return parts.scheme, parts.hostname, parts.port
     return (scheme, target, None) if address is None else (scheme, *address)
+
+
+def place(host: str, port: int | None) -> str:
+    """`host:port` as URLs write it."""
+    name = f"[{host}]" if ":" in host else host
+    return name if port is None else f"{name}:{port}"
 
 
 def is_proxy(via: str) -> bool:

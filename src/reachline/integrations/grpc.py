@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from reachline.errors import LocalProtocolError
-from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_proxy
+from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_proxy, place
 from reachline.integrations.pools import Lease, Pools
 from reachline.model import Seconds
 from reachline.upstream import Attempt, Pick
@@ -83,13 +83,13 @@ class LinesChannel(grpc.Channel):
         return _Unary(self._route, method, arguments, more)
 
     def unary_stream(self, method: str, *arguments: Any, **more: Any) -> Any:
-        return _streaming(self._route, "unary_stream", method, arguments, more)
+        return _once(self._route, "unary_stream", method, arguments, more)
 
     def stream_unary(self, method: str, *arguments: Any, **more: Any) -> Any:
         return _Streamed(self._route, method, arguments, more)
 
     def stream_stream(self, method: str, *arguments: Any, **more: Any) -> Any:
-        return _streaming(self._route, "stream_stream", method, arguments, more)
+        return _once(self._route, "stream_stream", method, arguments, more)
 
     def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
         """Nothing: a line's state is Reachline's to know, and no one state is that of all lines."""
@@ -139,13 +139,13 @@ class AioChannel:
         return call
 
     def unary_stream(self, method: str, *arguments: Any, **more: Any) -> Callable[..., Any]:
-        return _streaming(self._route, "unary_stream", method, arguments, more)
+        return _once(self._route, "unary_stream", method, arguments, more)
 
     def stream_unary(self, method: str, *arguments: Any, **more: Any) -> Callable[..., Any]:
-        return _streaming(self._route, "stream_unary", method, arguments, more)
+        return _once(self._route, "stream_unary", method, arguments, more)
 
     def stream_stream(self, method: str, *arguments: Any, **more: Any) -> Callable[..., Any]:
-        return _streaming(self._route, "stream_stream", method, arguments, more)
+        return _once(self._route, "stream_stream", method, arguments, more)
 
     async def close(self, grace: Seconds | None = None) -> None:
         """Close the channels of all lines."""
@@ -227,10 +227,10 @@ def channel(
     `idempotent` are full names of methods that may be called twice, `/package.Service/Method`.
     """
 
-    def make(place: str, all_options: Options) -> grpc.Channel:
+    def make(address: str, all_options: Options) -> grpc.Channel:
         if credentials is None:
-            return grpc.insecure_channel(place, all_options)
-        return grpc.secure_channel(place, credentials, all_options)
+            return grpc.insecure_channel(address, all_options)
+        return grpc.secure_channel(address, credentials, all_options)
 
     return LinesChannel(
         _Route(lines, cluster, make, idempotent=idempotent, tries=tries, deadline=deadline, options=options)
@@ -249,10 +249,10 @@ def aio_channel(
 ) -> AioChannel:
     """`channel` for `grpc.aio`, made and used in one loop."""
 
-    def make(place: str, all_options: Options) -> grpc.aio.Channel:
+    def make(address: str, all_options: Options) -> grpc.aio.Channel:
         if credentials is None:
-            return grpc.aio.insecure_channel(place, all_options)
-        return grpc.aio.secure_channel(place, credentials, all_options)
+            return grpc.aio.insecure_channel(address, all_options)
+        return grpc.aio.secure_channel(address, credentials, all_options)
 
     return AioChannel(
         _Route(lines, cluster, make, idempotent=idempotent, tries=tries, deadline=deadline, options=options)
@@ -275,23 +275,20 @@ def _once(route: _Route, kind: str, method: str, arguments: Any, more: Any, *, w
     """
 
     def call(*request: Any, timeout: Seconds | None = None, **how: Any) -> Any:
-        exchange = route.exchange(method)
-        lease, _ = route.begin(exchange)
+        exchange, lease = route.exchange(method), None
         try:
+            lease, _ = route.begin(exchange)
             made: Any = getattr(lease.pool, kind)(method, *arguments, **more)
             found = (getattr(made, way) if way else made)(*request, timeout=exchange.timeout(timeout), **how)
         except BaseException as error:
-            route.pools.give_back(lease)
+            if lease is not None:
+                route.pools.give_back(lease)
             exchange.failed(error)
             raise
         _watch(found, exchange, lambda: route.pools.give_back(lease))
         return found
 
     return call
-
-
-def _streaming(route: _Route, kind: str, method: str, arguments: Any, more: Any) -> Callable[..., Any]:
-    return _once(route, kind, method, arguments, more)
 
 
 def _watch(call: Any, exchange: Exchange, give_back: Callable[[], object]) -> None:
@@ -335,9 +332,7 @@ def _say(call: Attempt, code: grpc.StatusCode | None) -> None:
 
 
 def _place(pick: Pick) -> str:
-    _, host, port = aim(pick, "http")
-    place = f"[{host}]" if ":" in host else host
-    return place if port is None else f"{place}:{port}"
+    return place(*aim(pick, "http")[1:])
 
 
 def _options(pick: Pick) -> Options:

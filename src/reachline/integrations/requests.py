@@ -8,17 +8,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3.util import Timeout
 
-from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, is_proxy
+from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, is_proxy, place
 from reachline.integrations.pools import Pools
-from reachline.integrations.urllib3 import paced
+from reachline.integrations.urllib3 import paced, within
 from reachline.model import Seconds
 from reachline.upstream import Pick
 from reachline.upstream.tries import TRIES, Plan
 
 __all__ = ["Adapter"]
 
-Timeouts = float | tuple[float | None, float | None] | None
+Timeouts = float | tuple[float | None, float | None] | Timeout | None
 
 
 class Adapter(BaseAdapter):
@@ -80,7 +81,9 @@ class Adapter(BaseAdapter):
         if closing is not None:
             closing.close()
         aimed = _aimed(pick, request, keep_host=self._route.keep_host)
-        own = {**settings, "timeout": _timeout(exchange, settings["timeout"])}
+        given = settings["timeout"]
+        usual = Timeout(connect=given[0], read=given[1]) if isinstance(given, tuple) else given
+        own = {**settings, "timeout": within(exchange, usual)}
         proxies = {urlsplit(str(aimed.url)).scheme: pick.via} if is_proxy(pick.via) else {}
         token = LIMIT.set(exchange.limit)
         try:
@@ -107,15 +110,8 @@ class _LineAdapter(HTTPAdapter):
 def _aimed(pick: Pick, request: requests.PreparedRequest, *, keep_host: bool) -> requests.PreparedRequest:
     url = urlsplit(str(request.url))
     scheme, host, port = aim(pick, url.scheme)
-    place = f"[{host}]" if ":" in host else host
     found = request.copy()
-    found.url = urlunsplit((scheme, place if port is None else f"{place}:{port}", url.path, url.query, ""))
+    found.url = urlunsplit((scheme, place(host, port), url.path, url.query, ""))
     if keep_host:
         found.headers["host"] = url.netloc.rpartition("@")[2]
     return found
-
-
-def _timeout(exchange: Exchange, usual: Timeouts) -> Timeouts:
-    """The caller's timeout within what is left of the deadline."""
-    connect, read = usual if isinstance(usual, tuple) else (usual, usual)
-    return exchange.timeout(connect), exchange.timeout(read)
