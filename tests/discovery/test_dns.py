@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from contextlib import aclosing
@@ -225,6 +226,31 @@ def test_an_answer_too_long_for_a_datagram_is_fetched_over_tcp() -> None:
     asyncio.run(main())
 
 
+def test_a_machine_without_a_descriptor_for_tcp_fails_the_question_and_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = socket.socket
+
+    def without_tcp(family=-1, kind=-1, *args, **more):
+        if kind & socket.SOCK_STREAM and not kind & socket.SOCK_DGRAM and family == socket.AF_INET:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return made(family, kind, *args, **more)
+
+    async def main():
+        async with nameserver() as server:
+            server.truncates = True
+            server.set("a.test", "10.0.0.1")
+            async with strict(server) as watch:
+                monkeypatch.setattr("reachline.net.asking.socket.socket", without_tcp)
+                assert await watch.hosts() == []
+                assert "Too many open files" in watch.last.trouble
+
+                monkeypatch.undo()
+                assert await watch.hosts() == ["10.0.0.1:80"]
+
+    asyncio.run(main())
+
+
 def test_a_cname_chain_is_followed_and_its_smallest_ttl_says_when_to_ask_again() -> None:
     async def main():
         async with nameserver() as server:
@@ -265,6 +291,17 @@ def test_search_domains_are_tried_in_order_past_those_that_fail() -> None:
             async with strict(server, target("pay"), names=asking(server, search=["wrong.svc", "shop.svc"])) as watch:
                 assert await watch.hosts() == ["10.0.0.1:80"]
                 assert list(server.asked) == ["pay.wrong.svc/A", "pay.shop.svc/A"]
+
+    asyncio.run(main())
+
+
+def test_a_search_domain_that_makes_a_name_too_long_is_passed_over() -> None:
+    async def main():
+        async with nameserver() as server:
+            server.set("pay", "10.0.0.1")
+            names = asking(server, search=[".".join(["x" * 60] * 5)])
+            async with strict(server, target("pay"), names=names) as watch:
+                assert await watch.hosts() == ["10.0.0.1:80"]
 
     asyncio.run(main())
 

@@ -41,6 +41,10 @@ class Exchange:
     def close(self) -> None:
         """Give up. Idempotent."""
         self._timer.cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Let go of the socket, if there is one."""
         if self._sock is not None:
             self._loop.remove_reader(self._sock)
             self._loop.remove_writer(self._sock)
@@ -72,21 +76,14 @@ class Exchange:
         return f"{self._server}: {error.strerror or error}"
 
     def _on_datagram(self, sock: socket.socket) -> None:
-        try:
-            data = sock.recv(_LARGEST)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._end(self._told(error))
-            return
-        message = self._read(data)
+        data = self._received(sock)
+        message = None if data is None else self._read(data)
         if message is None:
             return  # not an answer to us; the true one may still come
         if not message.truncated:
             self._end(message)
             return
-        self._loop.remove_reader(sock)
-        sock.close()
+        self._leave()
         self._open(socket.SOCK_STREAM)
 
     def _on_connected(self, sock: socket.socket) -> None:
@@ -99,12 +96,8 @@ class Exchange:
         self._loop.add_reader(sock, self._on_stream, sock)
 
     def _on_stream(self, sock: socket.socket) -> None:
-        try:
-            data = sock.recv(_LARGEST)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._end(self._told(error))
+        data = self._received(sock)
+        if data is None:
             return
         self._heard += data
         size = int.from_bytes(self._heard[:_SIZE])
@@ -112,6 +105,16 @@ class Exchange:
             self._end(self._read(bytes(self._heard[_SIZE : _SIZE + size])) or f"{self._server} answers something else")
         elif not data:
             self._end(f"{self._server} ended its answer early")
+
+    def _received(self, sock: socket.socket) -> bytes | None:
+        """What came; None where nothing has, or where that was the end."""
+        try:
+            return sock.recv(_LARGEST)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            self._end(self._told(error))
+            return None
 
     def _read(self, data: bytes) -> Message | None:
         """The response to our question; None where it is none, or a forged one."""

@@ -115,9 +115,14 @@ class _Lookup:
             for kind in self._kinds:
                 self._open[kind] = _Question(name, kind, self._conf, self._heard)
         except LocalProtocolError as error:
+            # Too long with this search domain; without it, it may be one. Later, as every answer comes.
             self.close()
-            found = {kind: Found(Answered.MISSING, error=str(error)) for kind in self._kinds}
-            self._soon = asyncio.get_running_loop().call_soon(self._end, found)
+            found = Found(Answered.MISSING, error=str(error))
+            self._soon = asyncio.get_running_loop().call_soon(self._all_heard, found)
+
+    def _all_heard(self, found: Found) -> None:
+        for kind in self._kinds:
+            self._heard(kind, found)
 
     def _heard(self, kind: str, found: Found) -> None:
         self._open.pop(kind, None)
