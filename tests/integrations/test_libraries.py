@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -18,6 +20,7 @@ from reachline.integrations import aiohttp as by_aiohttp
 from reachline.integrations import requests as by_requests
 from reachline.integrations import urllib3 as by_urllib3
 from reachline.model import Gate
+from reachline.upstream.listing import Admitted
 from reachline.upstream.tries import BUDGET
 
 URL = "http://payments/pay?id=7"
@@ -216,10 +219,6 @@ def test_a_returning_line_gets_no_more_new_connections_than_it_may_but_for_want_
 
 
 def test_a_call_that_is_shed_is_made_nowhere(calls: Callable[..., Found], lines: World) -> None:
-    from dataclasses import replace
-
-    from reachline.upstream.listing import Admitted
-
     plan = Admitted(share=0.0, regions={})
     lines.cluster.replace(replace(lines.cluster.published, plan=plan), source="center")
 
@@ -239,3 +238,15 @@ def test_a_body_that_the_caller_lets_go_of_says_nothing_ill_of_the_line(lines: W
     asyncio.run(main())
 
     assert lines.calls() == {"ok": 4}
+
+
+def test_a_call_made_again_goes_by_way_of_its_own_line_alone(calls: Callable[..., Found], lines: World) -> None:
+    published = lines.cluster.published
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        via = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    rows = tuple(each._replace(via=via) if each.line == "payments/a" else each for each in published.lines)
+    lines.cluster.replace(replace(published, lines=rows), source="center")
+
+    assert calls(lines, 12) == [Got(200, "b")] * 12
+    assert set(lines.seen()) == {"b"}
+    assert lines.calls()["failed"] == lines.calls()["retries"] > 0

@@ -82,8 +82,8 @@ class Middleware:
             request.url = asked.with_scheme(scheme).with_host(host).with_port(port)
             if not self._route.keep_host:
                 request.headers["Host"] = request.url.host_port_subcomponent or host
-            if is_proxy(pick.via):
-                request.update_proxy(URL(pick.via), None, None)
+            # Either way: a try before this one may have gone by way of another line's.
+            request.update_proxy(URL(pick.via) if is_proxy(pick.via) else None, None, None)
         tokens = _PICK.set(pick), LIMIT.set(exchange.limit)
         try:
             async with asyncio.timeout(exchange.timeout(None)):
