@@ -87,7 +87,7 @@ async def drift(seconds: Seconds, target: Target) -> Drift:
             while time.monotonic() < end:
                 await asyncio.sleep(_READ_EVERY)
                 kept.read()
-                kept.late = kept.late[:0]
+                del kept.late[:]
                 looks.append(_look())
     quarter = len(looks) // 4
     early, late = looks[quarter : 2 * quarter], looks[-quarter:]
