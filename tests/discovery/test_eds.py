@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("envoy.service.discovery.v3.discovery_pb2", reason="xds-protos is not installed")
 
 from tests.discovery.plane import EDS, assigned, endpoint, plane
+from tests.discovery.watch import Watch
 
 from reachline.discovery.eds import Eds
 from reachline.errors import ConfigError
@@ -22,24 +23,6 @@ from reachline.net.ads import Ads
 from reachline.testing.wait import until
 from reachline.wire import ads as wire_ads
 from reachline.wire.xds import Node
-
-LONGEST = 20.0
-
-
-class Watch:
-    """Updates of one discovery, one by one."""
-
-    def __init__(self, updates):
-        self._updates = updates
-        self.last: Any = None
-
-    async def next(self):
-        async with asyncio.timeout(LONGEST):
-            self.last = await anext(self._updates)
-        return self.last
-
-    async def hosts(self):
-        return [each.address.host for each in (await self.next()).membership.members]
 
 
 @contextlib.asynccontextmanager
@@ -326,6 +309,27 @@ def test_one_stream_serves_all_and_who_comes_later_is_told_at_once() -> None:
                 assert list((await stream.next()).resource_names) == ["a", "b"]
             assert list((await stream.next()).resource_names) == ["a"]
             assert server.coming.empty()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_who_wants_again_what_was_let_go_of_a_moment_ago_is_told_what_is_at_hand(delta) -> None:
+    async def main():
+        async with plane() as server, running(server.address, delta=delta) as ads:
+            async with watching(ads) as watch:
+                first = asyncio.ensure_future(watch.hosts())
+                stream = await server.stream()
+                await stream.next()
+                say = stream.tell if delta else stream.say
+                await say(assigned("a", endpoint("10.0.0.1")), nonce="n1")
+                assert await first == ["10.0.0.1"]
+                await stream.next()
+            async with watching(ads, initial_fetch_timeout=math.inf) as again:
+                assert await again.hosts() == ["10.0.0.1"]
+            request = await stream.next()
+
+        assert list(request.resource_names_unsubscribe if delta else request.resource_names) == (["a"] if delta else [])
 
     asyncio.run(main())
 

@@ -108,10 +108,18 @@ class Ads:
         listeners = self._listeners.get(key, [])
         if listener in listeners:
             listeners.remove(listener)
-        if not listeners and self._listeners.pop(key, None) is not None:
+        if not listeners:
+            self._stirred.set()
+
+    def _let_go(self) -> None:
+        """Want no more what nobody listens to.
+
+        Only now that it is said: who wants it again before that is told what is at hand, for the control plane says it once.
+        """
+        for key in [key for key, listeners in self._listeners.items() if not listeners]:
+            del self._listeners[key]
             self._latest.pop(key, None)
             self._client.unsubscribe(*key)
-            self._stirred.set()
 
     async def run(self) -> None:
         """Keep a stream up until cancelled; after one that failed wait, longer each time, by chance."""
@@ -156,6 +164,7 @@ class Ads:
 
     async def _say(self, call: Attached) -> None:
         while True:
+            self._let_go()
             for request in self._client.requests():
                 await call.send(self._encode(request, self._node), self._timeout)
             await self._tended(_REST)
