@@ -15,7 +15,7 @@ import urllib3
 from tests.integrations.far import World, world
 
 from reachline.core.returning import Pace
-from reachline.errors import Shed
+from reachline.errors import LocalProtocolError, Shed
 from reachline.integrations import aiohttp as by_aiohttp
 from reachline.integrations import requests as by_requests
 from reachline.integrations import urllib3 as by_urllib3
@@ -238,6 +238,21 @@ def test_a_body_that_the_caller_lets_go_of_says_nothing_ill_of_the_line(lines: W
     asyncio.run(main())
 
     assert lines.calls() == {"ok": 4}
+
+
+@pytest.mark.parametrize("calls", [through_urllib3, through_aiohttp])
+def test_a_way_that_a_library_cannot_go_is_named_and_is_not_the_lines_fault(
+    calls: Callable[..., Found], lines: World
+) -> None:
+    via = "socks5://user:secret@10.0.0.9:1080"
+    rows = tuple(each._replace(via=via) for each in lines.cluster.published.lines)
+    lines.cluster.replace(replace(lines.cluster.published, lines=rows), source="center")
+
+    (error,) = calls(lines, 1)
+
+    assert isinstance(error, LocalProtocolError)
+    assert "not socks5://10.0.0.9:1080" in str(error)
+    assert lines.calls() == {"unproven": 1}
 
 
 def test_a_call_made_again_goes_by_way_of_its_own_line_alone(calls: Callable[..., Found], lines: World) -> None:

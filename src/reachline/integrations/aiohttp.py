@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, is_proxy
+from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, way
 from reachline.integrations.pools import Pools
 from reachline.model import Seconds
 from reachline.upstream import Pick
@@ -83,7 +83,8 @@ class Middleware:
             if not self._route.keep_host:
                 request.headers["Host"] = request.url.host_port_subcomponent or host
             # Either way: a try before this one may have gone by way of another line's.
-            request.update_proxy(URL(pick.via) if is_proxy(pick.via) else None, None, None)
+            via = way(pick, "aiohttp", "http", "https")
+            request.update_proxy(None if via is None else URL(via), None, None)
         tokens = _PICK.set(pick), LIMIT.set(exchange.limit)
         try:
             async with asyncio.timeout(exchange.timeout(None)):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
+from reachline.errors import LocalProtocolError
 from reachline.model import Failure, Seconds
 from reachline.upstream import Cluster, Pick
 from reachline.upstream.attempt import Attempt
@@ -16,7 +17,7 @@ from reachline.upstream.kept import KeptCluster
 from reachline.upstream.outcome import failure_of
 from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, sleep
 
-__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy", "place"]
+__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy", "place", "way"]
 
 _KNOWN: Final = 4_096
 """Addresses that are kept taken apart: as many lines as one process calls at a time, and more."""
@@ -205,3 +206,16 @@ def place(host: str, port: int | None) -> str:
 def is_proxy(via: str) -> bool:
     """Whether a line is reached by way of another machine."""
     return via not in ("", "direct")
+
+
+def way(pick: Pick, library: str, *schemes: str) -> str | None:
+    """The proxy that a line is reached by, or None; LocalProtocolError where the library cannot go by such a one."""
+    if not is_proxy(pick.via):
+        return None
+    scheme, _, rest = pick.via.partition("://")
+    if scheme not in schemes or "," in rest:
+        known = " and ".join(f"{each}://" for each in schemes)
+        raise LocalProtocolError(
+            f"line {pick.line}: {library} goes through {known} proxies alone, not {scheme}://{rest.rpartition('@')[2]}"
+        )
+    return pick.via

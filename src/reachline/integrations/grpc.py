@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from reachline.errors import LocalProtocolError
-from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_proxy, place
+from reachline.integrations.exchange import Exchange, Lines, Route, aim, place, way
 from reachline.integrations.pools import Lease, Pools
 from reachline.model import Seconds
 from reachline.upstream import Attempt, Pick
@@ -336,13 +336,8 @@ def _place(pick: Pick) -> str:
 
 
 def _options(pick: Pick) -> Options:
-    if not is_proxy(pick.via):
-        return (_OWN_CONNECTIONS, ("grpc.enable_http_proxy", 0))
-    if not pick.via.startswith("http://"):
-        raise LocalProtocolError(
-            f"line {pick.line}: gRPC goes through http:// proxies alone, not {pick.via.partition('@')[2] or pick.via}"
-        )
-    return (_OWN_CONNECTIONS, ("grpc.http_proxy", pick.via))
+    via = way(pick, "gRPC", "http")
+    return (_OWN_CONNECTIONS, ("grpc.enable_http_proxy", 0) if via is None else ("grpc.http_proxy", via))
 
 
 async def _nothing(_: object) -> None:

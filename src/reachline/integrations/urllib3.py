@@ -10,7 +10,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Retry, Timeout, parse_url
 
-from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, is_proxy, place
+from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, place, way
 from reachline.integrations.pools import Pools
 from reachline.model import Seconds
 from reachline.upstream import Pick
@@ -157,8 +157,8 @@ def _ask() -> None:
 
 
 def _manager(pick: Pick, settings: Mapping[str, Any]) -> urllib3.PoolManager:
-    if is_proxy(pick.via):
-        return paced(urllib3.ProxyManager(pick.via, **settings))
+    if (via := way(pick, "urllib3", "http", "https")) is not None:
+        return paced(urllib3.ProxyManager(via, **settings))
     return paced(urllib3.PoolManager(**settings))
 
 
