@@ -10,9 +10,9 @@ import socket
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
+from tests.discovery.watch import LONGEST, Watch
 
 from reachline.discovery.logical_dns import LOGICAL, LogicalDns
 from reachline.discovery.naming import DnsSettings, Family
@@ -28,8 +28,6 @@ QUICK: dict = {
     "refresh": 0.02, "ttl_floor": 0.02, "jitter": 0.0, "failure_base": 0.02, "failure_max": 0.02, "empty_for": 0.0,
     "family": Family.V4, "respect_ttl": False,
 }  # fmt: skip
-LONGEST = 20.0
-"""Of any wait here; nothing of it is measured."""
 
 
 def target(host, port=80, **fields):
@@ -40,22 +38,6 @@ def asking(server, **options):
     none = Path(os.devnull)
     settings: dict = {"resolv": none, "hosts": none, "wait": 2 * LONGEST, "tries": 1} | options
     return Names(servers=[server.address], **settings)
-
-
-class Watch:
-    """Updates of one discovery, awaited one by one."""
-
-    def __init__(self, updates, names=None):
-        self._updates, self.names = updates, names
-        self.last: Any = None
-
-    async def next(self):
-        async with asyncio.timeout(LONGEST):
-            self.last = await anext(self._updates)
-        return self.last
-
-    async def hosts(self):
-        return [str(each.address) for each in (await self.next()).membership.members]
 
 
 @contextlib.asynccontextmanager
@@ -110,23 +92,23 @@ def test_a_name_server_that_fails_takes_no_endpoint_and_one_that_says_nothing_is
     async def main():
         async with nameserver() as server, strict(server) as watch:
             server.set("a.test", "10.0.0.1", ttl=0)
-            assert await watch.hosts() == ["10.0.0.1:80"]
+            assert await watch.addresses() == ["10.0.0.1:80"]
 
             server.codes["a.test"] = "SERVFAIL"
-            assert await watch.hosts() == ["10.0.0.1:80"]
+            assert await watch.addresses() == ["10.0.0.1:80"]
             assert watch.last.trouble == "a.test: the name server says SERVFAIL: its last addresses serve on"
             assert not watch.last.is_change
 
             server.codes["a.test"] = "NXDOMAIN"
-            assert await watch.hosts() == []
+            assert await watch.addresses() == []
             assert watch.last.trouble == "a.test: name does not exist"
 
             server.set("a.test", "10.0.0.2")
-            assert await watch.hosts() == ["10.0.0.2:80"]
+            assert await watch.addresses() == ["10.0.0.2:80"]
             assert watch.last.trouble == ""
 
             server.set("a.test", "fd00::1")  # the name is there, and has no A
-            assert await watch.hosts() == []
+            assert await watch.addresses() == []
             assert watch.last.trouble == "a.test: name has no address"
 
     asyncio.run(main())
@@ -139,9 +121,9 @@ def test_endpoints_outlive_an_empty_answer_for_as_long_as_they_are_told_to() -> 
             await watch.next()
             server.codes["a.test"] = "NXDOMAIN"
 
-            assert await watch.hosts() == ["10.0.0.1:80"]
+            assert await watch.addresses() == ["10.0.0.1:80"]
             assert watch.last.trouble == "a.test: name does not exist: its last addresses serve on"
-            assert await watch.hosts() == []
+            assert await watch.addresses() == []
 
     asyncio.run(main())
 
@@ -153,8 +135,8 @@ def test_endpoints_that_nobody_confirms_go_once_they_are_stale() -> None:
             await watch.next()
             server.codes["a.test"] = "SERVFAIL"
 
-            assert await watch.hosts() == ["10.0.0.1:80"]
-            assert await watch.hosts() == []
+            assert await watch.addresses() == ["10.0.0.1:80"]
+            assert await watch.addresses() == []
 
     asyncio.run(main())
 
@@ -165,13 +147,13 @@ def test_a_name_that_is_not_answered_holds_the_first_update_no_longer_than_it_ma
             server.set("a.test", "10.0.0.1")
             server.codes["b.test"] = "MUTE"
             async with strict(server, target("a.test"), target("b.test"), initial_wait=1.0) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 assert watch.last.trouble == "b.test: not answered yet"
                 assert [(each.host, each.is_ready) for each in watch.names()] == [("a.test", True), ("b.test", False)]
 
                 server.set("b.test", "10.0.0.2")  # heard when it is asked again
             async with strict(server, target("a.test"), target("b.test"), initial_wait=LONGEST) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80", "10.0.0.2:80"]
+                assert await watch.addresses() == ["10.0.0.1:80", "10.0.0.2:80"]
 
     asyncio.run(main())
 
@@ -183,7 +165,7 @@ def test_with_ready_any_the_first_answer_is_enough() -> None:
             server.codes["b.test"] = "MUTE"
             targets = (target("a.test"), target("b.test"))
             async with strict(server, *targets, initial_wait=2 * LONGEST, ready_any=True) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
 
     asyncio.run(main())
 
@@ -197,7 +179,7 @@ def test_one_name_that_hangs_does_not_hold_the_others() -> None:
                 await watch.next()
                 server.set("a.test", "10.0.0.9")
 
-                assert await watch.hosts() == ["10.0.0.9:80"]
+                assert await watch.addresses() == ["10.0.0.9:80"]
 
     asyncio.run(main())
 
@@ -208,7 +190,7 @@ def test_an_address_that_two_names_give_is_one_endpoint_and_is_reported() -> Non
             server.set("a.test", "10.0.0.1")
             server.set("b.test", "10.0.0.1")
             async with strict(server, target("a.test"), target("b.test")) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 assert watch.last.notices == ("10.0.0.1:80 is given by a.test and by b.test: the first one counts",)
 
     asyncio.run(main())
@@ -220,7 +202,7 @@ def test_an_answer_too_long_for_a_datagram_is_fetched_over_tcp() -> None:
             server.truncates = True
             server.set("a.test", *(f"10.0.{each}.1" for each in range(200)))
             async with strict(server) as watch:
-                assert len(await watch.hosts()) == 200
+                assert len(await watch.addresses()) == 200
                 assert server.asked["tcp:a.test/A"]
 
     asyncio.run(main())
@@ -242,11 +224,11 @@ def test_a_machine_without_a_descriptor_for_tcp_fails_the_question_and_asks_agai
             server.set("a.test", "10.0.0.1")
             async with strict(server) as watch:
                 monkeypatch.setattr("reachline.net.asking.socket.socket", without_tcp)
-                assert await watch.hosts() == []
+                assert await watch.addresses() == []
                 assert "Too many open files" in watch.last.trouble
 
                 monkeypatch.undo()
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
 
     asyncio.run(main())
 
@@ -260,7 +242,7 @@ def test_a_cname_chain_is_followed_and_its_smallest_ttl_says_when_to_ask_again()
                 Record("c.test", "10.0.0.1", 900),
             ]
             async with strict(server, respect_ttl=True) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 (name,) = watch.names()
                 left = name.due - asyncio.get_running_loop().time()
 
@@ -277,7 +259,7 @@ def test_literals_and_the_hosts_file_need_no_server(tmp_path: Path) -> None:
             names = asking(server, hosts=tmp_path / "hosts")
             targets = (target("10.0.0.1"), target("a.test"), target("fd00::1"))
             async with strict(server, *targets, names=names, family=Family.BOTH) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80", "10.0.0.7:80", "[fd00::7]:80", "[fd00::1]:80"]
+                assert await watch.addresses() == ["10.0.0.1:80", "10.0.0.7:80", "[fd00::7]:80", "[fd00::1]:80"]
                 assert not server.asked
 
     asyncio.run(main())
@@ -289,7 +271,7 @@ def test_search_domains_are_tried_in_order_past_those_that_fail() -> None:
             server.set("pay.shop.svc", "10.0.0.1")
             server.codes["pay.wrong.svc"] = "SERVFAIL"
             async with strict(server, target("pay"), names=asking(server, search=["wrong.svc", "shop.svc"])) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 assert list(server.asked) == ["pay.wrong.svc/A", "pay.shop.svc/A"]
 
     asyncio.run(main())
@@ -301,7 +283,7 @@ def test_a_search_domain_that_makes_a_name_too_long_is_passed_over() -> None:
             server.set("pay", "10.0.0.1")
             names = asking(server, search=[".".join(["x" * 60] * 5)])
             async with strict(server, target("pay"), names=names) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
 
     asyncio.run(main())
 
@@ -317,7 +299,7 @@ def test_the_next_server_is_asked_where_one_fails() -> None:
                 tries=1,
             )
             async with strict(well, names=names) as watch:
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 assert sick.asked["a.test/A"] == 1
 
     asyncio.run(main())
@@ -326,7 +308,7 @@ def test_the_next_server_is_asked_where_one_fails() -> None:
 def test_a_name_that_cannot_be_one_is_missing_and_said() -> None:
     async def main():
         async with nameserver() as server, strict(server, target("a..test")) as watch:
-            assert await watch.hosts() == []
+            assert await watch.addresses() == []
             assert watch.last.trouble.startswith("a..test: label '' of")
 
     asyncio.run(main())
@@ -375,14 +357,14 @@ def test_logical_dns_takes_the_first_address_and_lets_old_connections_be() -> No
             discovery = LogicalDns(target("a.test"), settings, rng=Random(1), names=asking(server))
             async with aclosing(discovery.watch()) as updates:
                 watch = Watch(updates)
-                assert await watch.hosts() == ["10.0.0.2:80"]
+                assert await watch.addresses() == ["10.0.0.2:80"]
                 assert watch.last.membership.lingers
 
                 server.codes["a.test"] = "NXDOMAIN"
-                assert await watch.hosts() == ["10.0.0.2:80"]
+                assert await watch.addresses() == ["10.0.0.2:80"]
 
                 server.set("a.test", "10.0.0.1", "10.0.0.2")
-                assert await watch.hosts() == ["10.0.0.1:80"]
+                assert await watch.addresses() == ["10.0.0.1:80"]
                 assert [str(each.address) for each in watch.last.removed] == ["10.0.0.2:80"]
                 assert discovery.names()[0].addresses == ("10.0.0.1", "10.0.0.2")
 
@@ -419,17 +401,17 @@ def test_dnsmasq_that_is_replaced_in_mid_run_is_followed(tmp_path: Path) -> None
         names = Names(servers=[Address("127.0.0.1", port)], wait=0.2, tries=1)
         async with strict(Nameserver(Address("127.0.0.1", port)), names=names, respect_ttl=True) as watch:
             with dnsmasq(tmp_path, port, "--host-record=a.test,10.0.0.1", "--host-record=b.test,10.0.0.2"):
-                assert await watch.hosts() == ["10.0.0.1:80"]  # dnsmasq's own records have TTL 0
-            assert await watch.hosts() == ["10.0.0.1:80"]  # nobody answers
+                assert await watch.addresses() == ["10.0.0.1:80"]  # dnsmasq's own records have TTL 0
+            assert await watch.addresses() == ["10.0.0.1:80"]  # nobody answers
             assert watch.last.trouble.endswith("its last addresses serve on")
             with dnsmasq(tmp_path, port, "--cname=a.test,b.test,1", "--host-record=b.test,10.0.0.2"):
-                assert await watch.hosts() == ["10.0.0.2:80"]
+                assert await watch.addresses() == ["10.0.0.2:80"]
             with dnsmasq(tmp_path, port, "--local=/test/"):
-                while await watch.hosts():
+                while await watch.addresses():
                     assert watch.last.trouble
                 assert watch.last.trouble == "a.test: name does not exist"
             with dnsmasq(tmp_path, port, "--local=/test/", "--host-record=a.test,fd00::1"):
                 while watch.last.trouble != "a.test: name has no address":
-                    assert await watch.hosts() == []
+                    assert await watch.addresses() == []
 
     asyncio.run(main())
