@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +72,19 @@ def bootstrap(clusters: list[dict[str, Any]], directory: Path, **more: Any) -> d
         "cluster_manager": {"outlier_detection": {"event_log_path": str(directory / "outliers.log")}},
         "static_resources": {"listeners": [listener], "clusters": clusters},
         **more,
+    }
+
+
+def ejecting(name: str, ports: Iterable[int], outliers: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster of these ports in which outliers are ejected: no panic hides one, and each shows at once."""
+    endpoints = [
+        {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}} for port in ports
+    ]
+    return {
+        "name": name,
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"},
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]},
+        "outlier_detection": {**outliers},
     }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from reachline.core.checking import After, Verdict, as_envoy
 from reachline.core.checking_rules import wait_ms
 from reachline.core.outlier import Outliers
 from reachline.core.outlier_events import Saw
+from reachline.testing.wait import eventually, until
 from reachline.upstream.checks import Checks, Target
 
 pytestmark = pytest.mark.real
@@ -274,7 +274,9 @@ def played(binary: Path, directory: Path, timeout: float) -> World:
         envoy = stack.enter_context(running(binary, bootstrap(list(documents.values()), directory), directory))
         envoy.call(documents["http: waits"]["name"])  # from now on the cluster has traffic
         own = asyncio.run(play(own_documents, times["http: waits"]))
-        wait_until(lambda: all(len(events(envoy, at)) >= case.checks for at, case in enumerate(CASES.values())), PLAYED)
+        eventually(
+            lambda: all(len(events(envoy, at)) >= case.checks for at, case in enumerate(CASES.values())), within=PLAYED
+        )
         theirs = {name: events(envoy, number) for number, name in enumerate(CASES)}
         figures = {name: envoy.counters(each["name"]) for name, each in documents.items()}
     return World(documents, theirs, own, times, figures)
@@ -290,10 +292,14 @@ async def play(
     """Our checks of all clusters until there are events enough: as Envoy writes them."""
     heard: dict[str, list[dict[str, Any]]] = {name: [] for name in documents}
     running = [checks(name, documents[name], heard[name]) for name in documents]
-    async with asyncio.timeout(PLAYED), asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.run()) for each in running]
-        while any(len(heard[name]) < case.checks for name, case in CASES.items()) or min(map(len, waited)) < WAITED:
-            await asyncio.sleep(0.05)
+        await until(
+            lambda: (
+                all(len(heard[name]) >= case.checks for name, case in CASES.items()) and min(map(len, waited)) >= WAITED
+            ),
+            within=PLAYED,
+        )
         for task in tasks:
             task.cancel()
     return heard
@@ -378,9 +384,9 @@ def test_a_passing_check_ends_an_ejection_where_rules_say_so(envoy_binary: Path,
                 envoy.call(name)
             envoy.barrier()
             before = envoy.hosts()
-            wait_until(lambda: envoy.counters("back")["outlier_detection.ejections_active"] == 0)
+            eventually(lambda: envoy.counters("back")["outlier_detection.ejections_active"] == 0)
             checked = envoy.counters("stays")["health_check.success"]
-            wait_until(lambda: envoy.counters("stays")["health_check.success"] > checked)
+            eventually(lambda: envoy.counters("stays")["health_check.success"] > checked)
             left = {name: envoy.counters(name)["outlier_detection.ejections_active"] for name in ("back", "stays")}
             figures = envoy.counters("asks")
 
@@ -401,10 +407,3 @@ def ejecting(said: dict[str, Any]) -> Outliers:
     machine.replace({"a": 0}, 0)
     machine.saw("a", Saw.FAILED, 0, code=500)
     return machine
-
-
-def wait_until(holds: Callable[[], bool], within: float = 30.0) -> None:
-    end = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.differential import ours
 from tests.differential.peers import HANG, RESET, Peer, Peers, Reply, listed, refusing, serving
-from tests.differential.real import Envoy, bootstrap, running
+from tests.differential.real import Envoy, bootstrap, ejecting, running
 
 from reachline.core.outlier_events import Saw
 
@@ -156,15 +156,8 @@ def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def document(name: str, ports: list[int], rules: dict[str, Any]) -> dict[str, Any]:
-    endpoints = [
-        {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}} for port in ports
-    ]
-    return {
-        "name": name,
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"},
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]},
-        "outlier_detection": {"interval": NEVER, "base_ejection_time": NEVER, "max_ejection_time": NEVER} | rules,
-    }
+    never = {"interval": NEVER, "base_ejection_time": NEVER, "max_ejection_time": NEVER}
+    return ejecting(name, ports, never | rules)
 
 
 def test_every_case_has_its_own_cluster_and_is_read_by_both(world: World) -> None:

@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.differential import ours
 from tests.differential.peers import Peer, Reply, refusing, serving
-from tests.differential.real import Envoy, bootstrap, running
+from tests.differential.real import Envoy, bootstrap, ejecting, running
 
 from reachline.core.ejection import due_ms
 from reachline.core.outlier_events import Saw
 from reachline.core.outlying import percent
+from reachline.testing.wait import eventually
 
 pytestmark = pytest.mark.real
 
@@ -115,15 +116,7 @@ class Played(NamedTuple):
 
 
 def document(name: str, ports: list[int], rules: dict[str, Any], interval: float) -> dict[str, Any]:
-    endpoints = [
-        {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}} for port in ports
-    ]
-    return {
-        "name": name,
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}, "update_merge_window": "0s"},
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]},
-        "outlier_detection": {"interval": f"{interval}s", "max_ejection_time": "100s"} | rules,
-    }
+    return ejecting(name, ports, {"interval": f"{interval}s", "max_ejection_time": "100s"} | rules)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +149,8 @@ def play(binary: Path, directory: Path, interval: float) -> Played | None:
             return None
         follow(envoy, documents)
         sweep = live + interval + LATE
-        while time.monotonic() < sweep or not detected(envoy, documents["one of five lies far below"]["name"]):
-            time.sleep(0.05)
+        far_below = documents["one of five lies far below"]["name"]
+        eventually(lambda: time.monotonic() >= sweep and detected(envoy, far_below), within=interval + 30)
         counters = {name: envoy.counters(each["name"]) for name, each in documents.items()}
         hosts = envoy.hosts()
         return Played(
