@@ -39,6 +39,11 @@ class Answer:
         self.status_code = status
 
 
+class Raised(Exception):  # noqa: N818 - as httpx and requests raise for a status
+    def __init__(self, status: int) -> None:
+        self.response = Answer(status)
+
+
 def failing(times: int, error: BaseException | int, seen: list[str]) -> Callable[[Attempt], Answer]:
     def function(call: Attempt) -> Answer:
         seen.append(str(call.line))
@@ -51,7 +56,9 @@ def failing(times: int, error: BaseException | int, seen: list[str]) -> Callable
     return function
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), ConnectionRefusedError(), 502, 503, 504])
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(), TimeoutError(), ConnectionRefusedError(), 502, 503, 504, Raised(503)]
+)
 def test_what_another_line_might_do_better_is_tried_there(error: BaseException | int) -> None:
     made, seen = cluster(), []
 
@@ -63,7 +70,7 @@ def test_what_another_line_might_do_better_is_tried_there(error: BaseException |
     assert (calls.ok, calls.retries, calls.failed + calls.late + calls.errors) == (1, 2, 2)
 
 
-@pytest.mark.parametrize("error", [ValueError("mine"), OSError("disk"), 500, 501, 404, 429])
+@pytest.mark.parametrize("error", [ValueError("mine"), OSError("disk"), 500, 501, 404, 429, Raised(500)])
 def test_what_another_line_would_do_alike_is_the_calls_end(error: BaseException | int) -> None:
     made, seen = cluster(), []
 
@@ -74,6 +81,15 @@ def test_what_another_line_would_do_alike_is_the_calls_end(error: BaseException 
             made.call(failing(9, error, seen), idempotent=True)
 
     assert len(seen) == 1
+
+
+def test_a_word_that_is_none_is_refused_before_the_call_is_made() -> None:
+    made, seen = cluster(), []
+
+    with pytest.raises(TypeError, match="a call has no idempotant; it may have idempotent, tries,"):
+        made.call(failing(0, 500, seen), idempotant=True)  # type: ignore[call-arg]
+
+    assert seen == []
 
 
 def test_only_what_may_be_made_twice_is_tried_again() -> None:

@@ -15,6 +15,7 @@ from reachline.model import Failure, LineId, Seconds
 from reachline.upstream.outcome import (
     Column,
     FailureName,
+    code_of,
     column_of,
     column_of_status,
     column_of_word,
@@ -34,7 +35,7 @@ __all__ = ["RETRYABLE", "Attempt"]
 _CANCELLATIONS: Final = ("CancelledError", "Cancelled")
 RETRYABLE: Final = frozenset({502, 503, 504})
 """Statuses that say: not this one, or not now. Any other server error is the answer to this call, wherever it is made."""
-_OK: Final = Column.OK
+_OK, _ERRORS = Column.OK, Column.ERRORS
 """By name here: looking a member up in its Enum costs as much as the whole pick on Python 3.11."""
 
 
@@ -85,7 +86,7 @@ class Attempt:
     def is_retryable(self) -> bool:
         """Once it has ended: whether it failed in a way that another line might not."""
         column = self._column
-        if column is Column.ERRORS:
+        if column is _ERRORS:
             return self._code is None or self._code in RETRYABLE
         return column is Column.FAILED or column is Column.LATE
 
@@ -179,7 +180,10 @@ class Attempt:
         """A caller that gave up waiting has seen a late call; one that was cancelled early has seen nothing."""
         if _is_cancellation(error):
             return Column.LATE if elapsed >= self._cluster.patience else Column.NONE
-        return column_of(failure_of(error))
+        column = column_of(failure_of(error))
+        if column is _ERRORS:
+            self._code = code_of(error)
+        return column
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "PACES",
     "Column",
     "FailureName",
+    "code_of",
     "column_of",
     "column_of_status",
     "column_of_word",
@@ -146,6 +147,11 @@ def failure_of(error: BaseException) -> Failure | None:
         if (found := _recognised(each)) is not None:
             return found
     return Failure.AGENT
+
+
+def code_of(error: BaseException) -> int | None:
+    """The HTTP status that an exception which left a call stands for; None where it stands for none."""
+    return next((code for each in _chain(error) if (code := _status(each)) is not None), None)
 
 
 def _failure_of_status(status: int) -> Failure | None:

@@ -50,6 +50,9 @@ class Plan(TypedDict, total=False):
     """Metadata that the endpoint must have, in clusters kept in process."""
 
 
+_WORDS: Final = Plan.__annotations__.keys()
+
+
 class SharedBudget:
     """The retries of one process. `_lock` guards all of it, and both are made anew in a forked child."""
 
@@ -107,6 +110,10 @@ class Tries:
     """The deadline, on the monotonic clock."""
 
     def __init__(self, cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUDGET) -> None:
+        """TypeError for a word that is none, as of any argument that a function does not have."""
+        if not plan.keys() <= _WORDS:
+            unknown = ", ".join(sorted(plan.keys() - _WORDS))
+            raise TypeError(f"a call has no {unknown}; it may have {', '.join(_WORDS)}")
         self._cluster: Final = cluster
         self._budget: Final = budget
         self._is_idempotent: Final = plan.get("idempotent", False)
