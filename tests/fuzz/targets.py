@@ -33,6 +33,9 @@ from reachline.doors.composer import compose
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.model import Failure, Kind, Reading
 from reachline.talk import build
+from reachline.talk.asking import Ask
+from reachline.talk.asking import Asked as AskedOf
+from reachline.talk.checked import HttpCheck, RedisCheck, TcpCheck
 from reachline.talk.hop import Hop
 from reachline.talk.literal import literal
 from reachline.wire import (
@@ -134,6 +137,33 @@ class Hopped:
         converse(self.talk(), data)
 
 
+class _Checking:
+    """One check's conversation as one of a probe's; its verdict is the note."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.begin, self.received, self._verdict = ask.begin, ask.received, ask.verdict
+        self.note = ""
+
+    def closed(self) -> Failure | None:
+        verdict = self._verdict(closed=True)
+        assert verdict.fault is None or verdict.note
+        self.note = verdict.note
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A new conversation of one active check each time."""
+
+    check: AskedOf
+
+    def talk(self) -> Talk:
+        return _Checking(self.check.ask("a.example"))
+
+    def __call__(self, data: bytes) -> None:
+        converse(self.talk(), data)
+
+
 def _framed(*answers: bytes) -> tuple[bytes, ...]:
     """Whole, and in pieces."""
     return tuple(how + each for each in answers for how in (b"\x00\x00", b"\x03\x07"))
@@ -189,7 +219,7 @@ SERVING: Final = b"\x00\x00\x00\x00\x02\x08\x01"
 
 
 @cache
-def conversations() -> dict[str, tuple[Asked | Hopped, tuple[bytes, ...], tuple[bytes, ...]]]:
+def conversations() -> dict[str, tuple[Asked | Checked | Hopped, tuple[bytes, ...], tuple[bytes, ...]]]:
     """By name: how one begins, answers it may get, tokens of its protocol."""
     http2 = Asked(Kind.HTTP, "http://a.example/healthz", {"version": "2"})
     grpc = Asked(Kind.GRPC, "grpc://a.example:50051")
@@ -219,6 +249,9 @@ def conversations() -> dict[str, tuple[Asked | Hopped, tuple[bytes, ...], tuple[
             (b"220 a.example ESMTP\r\n250 ok\r\n",),
             (b"25", b"250"),
         ),
+        "check.http": (Checked(HttpCheck(receive=(b"o", b"k"))), HTTP, HTTP_TOKENS),
+        "check.redis": (Checked(RedisCheck()), (b"+PONG\r\n", b"-NOAUTH Authentication required.\r\n"), (b"\r\n", b"$", b":1\r\n", b"$-1\r\n")),
+        "check.tcp": (Checked(TcpCheck(send=b"x", receive=(b"220 ", b"250"))), (b"220 a.example ESMTP\r\n250 ok\r\n",), (b"25", b"250")),
         "hop.socks5": (Hopped(outbounds.hops("socks5h://eve:s3cret@p.example:1080")[0]), (socks, b"\x05\xff", b"\x05\x02\x01\x01"), (b"\x05\x00", b"\x01\x00", b"\x03")),
         "hop.connect": (
             Hopped(outbounds.hops("http://p.example:3128")[0]),

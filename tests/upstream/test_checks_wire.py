@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+import h2.config
+import h2.connection
 import pytest
 import trustme
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -397,6 +399,18 @@ def test_grpc_passes_only_where_it_is_serving(grpc_port: int, service: str, faul
     found = asyncio.run(asked(GrpcCheck(service_name=service, timeout_ms=500), grpc_port, 2))
 
     assert [(each and each.fault, each and each.note) for each in found] == [(fault, note)] * 2
+
+
+@pytest.mark.parametrize("code", ["9" * 5_000, "²", "-1", "x"])
+def test_what_is_no_status_of_grpc_is_a_wrong_answer_whatever_it_is(code: str) -> None:
+    ask = GrpcCheck().ask("c")
+    server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="latin-1"))
+    server.initiate_connection()
+    server.receive_data(ask.begin())
+    server.send_headers(1, [(":status", "200"), ("grpc-status", code.encode("latin-1"))], end_stream=True)
+
+    assert ask.received(server.data_to_send()) is None
+    assert (ask.verdict().fault, ask.verdict().note) == (Fault.ACTIVE, "HTTP 200, no gRPC status")
 
 
 def test_what_speaks_no_http2_is_a_networks_failure() -> None:

@@ -75,9 +75,9 @@ class _Grpc:
         exchange = self._exchange
         if not exchange.done:
             return Verdict(Fault.NETWORK, note=exchange.broken or (GONE if closed else "no whole answer"))
-        code = exchange.trailers.get("grpc-status") or exchange.headers.get("grpc-status", "")
-        if exchange.status != 200 or code != "0":
-            named = grpc_health.code_name(int(code)) if code.isdecimal() else "no gRPC status"
+        code = grpc_health.code_in(exchange.trailers.get("grpc-status") or exchange.headers.get("grpc-status", ""))
+        if exchange.status != 200 or code != 0:
+            named = "no gRPC status" if code is None else grpc_health.code_name(code)
             return Verdict(Fault.ACTIVE, status=exchange.status, note=f"HTTP {exchange.status}, {named}")
         try:
             serving = grpc_health.decode(bytes(exchange.kept))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from reachline.core.checking import Fault, Verdict
-from reachline.errors import RemoteProtocolError
+from reachline.errors import RemoteProtocolError, one_line
 from reachline.talk.asking import GONE, Ask
 from reachline.talk.secure import Secure
 from reachline.wire import redis
 
 __all__ = ["RedisCheck"]
+
+_SHOWN: Final = 80
+"""Characters of what it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,6 @@ class _Redis:
             return Verdict(Fault.NETWORK, note=self._broken or (GONE if closed else "no whole answer"))
         if (reply.sort, reply.text) == ((":", "0") if self._key else ("+", "PONG")):
             return Verdict()
-        return Verdict(
-            Fault.ACTIVE, note=f"the key {self._key} is there" if reply.sort == ":" else f"answered {reply.text[:80]}"
-        )
+        is_there = self._key and reply.sort == ":"
+        said = f"the key {self._key} is there" if is_there else f"answered {one_line(reply.text[:_SHOWN])[:_SHOWN]}"
+        return Verdict(Fault.ACTIVE, note=said)

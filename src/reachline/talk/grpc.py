@@ -118,10 +118,10 @@ class GrpcTalk:
         return (None, "") if serving == grpc_health.SERVING else (Failure.STATUS, grpc_health.serving_name(serving))
 
     def _code(self) -> int:
-        text = self._told("grpc-status")
-        if not (text.isdecimal() and text.isascii() and len(text) <= 4):
+        code = grpc_health.code_in(self._told("grpc-status"))
+        if code is None:
             raise RemoteProtocolError("ended without a gRPC status")
-        return int(text)
+        return code
 
     def _told(self, name: str) -> str:
         """A trailer, or a header where there is nothing but headers."""

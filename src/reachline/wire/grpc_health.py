@@ -6,7 +6,7 @@ from typing import Final
 
 from reachline.errors import RemoteProtocolError
 
-__all__ = ["MAX_MESSAGE", "METHOD", "SERVING", "code_name", "decode", "request", "serving_name"]
+__all__ = ["MAX_MESSAGE", "METHOD", "SERVING", "code_in", "code_name", "decode", "request", "serving_name"]
 
 METHOD: Final = "/grpc.health.v1.Health/Check"
 SERVING: Final = 1
@@ -18,6 +18,8 @@ _CODES: Final = (
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 )  # fmt: skip
+_DIGITS_MOST: Final = 4
+"""Of a code: the known ones have two."""
 _PREFIX: Final = 5
 """One byte that says whether the message is compressed, four of its length."""
 _STATUS_FIELD: Final = 1
@@ -34,6 +36,11 @@ def serving_name(status: int) -> str:
 def code_name(code: int) -> str:
     """A code of gRPC as people write it."""
     return _CODES[code] if 0 <= code < len(_CODES) else f"gRPC status {code}"
+
+
+def code_in(status: str) -> int | None:
+    """The code that `grpc-status` names; None where it is none."""
+    return int(status) if status.isascii() and status.isdecimal() and len(status) <= _DIGITS_MOST else None
 
 
 def request(service: str) -> bytes:
