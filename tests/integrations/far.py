@@ -82,6 +82,21 @@ class Far:
         self._server.server_close()
 
 
+def listing(cluster: str, addresses: Mapping[str, str], counter: int, gates: Mapping[str, Gate]) -> LineList:
+    """A center's word on lines of equal weight; those without a gate are closed."""
+    rows = tuple(
+        Listed(
+            LineId(f"{cluster}/{name}"),
+            target(address),
+            0 if gates.get(name) is Gate.OPEN else 100,
+            100,
+            breaker=gates.get(name, Gate.CLOSED),
+        )
+        for name, address in addresses.items()
+    )
+    return LineList(cluster=cluster, lines=rows, version=Version(1, counter))
+
+
 class World:
     """A cluster of real lines, as a client would give it."""
 
@@ -99,18 +114,8 @@ class World:
     def publish(self, **gates: Gate) -> None:
         """A new list; lines that are not named are closed."""
         self._counter += 1
-        rows = tuple(
-            Listed(
-                LineId(f"payments/{name}"),
-                target(f"http://127.0.0.1:{far.port}/healthz"),
-                0 if gates.get(name) is Gate.OPEN else 100,
-                100,
-                breaker=gates.get(name, Gate.CLOSED),
-            )
-            for name, far in self.fars.items()
-        )
-        made = LineList(cluster="payments", lines=rows, version=Version(1, self._counter))
-        self.cluster.replace(made, source="center")
+        addresses = {name: f"http://127.0.0.1:{far.port}/healthz" for name, far in self.fars.items()}
+        self.cluster.replace(listing("payments", addresses, self._counter, gates), source="center")
 
     def seen(self) -> dict[str, int]:
         return {name: len(far.seen) for name, far in self.fars.items() if far.seen}

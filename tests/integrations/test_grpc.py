@@ -12,12 +12,12 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.integrations.far import listing
 
 from reachline.errors import LocalProtocolError
 from reachline.integrations.grpc import aio_channel, channel, xds_bootstrap
-from reachline.model import Gate, LineId, Version
-from reachline.upstream import Cluster, LineList, Listed
-from reachline.upstream.listing import target
+from reachline.model import Gate, Version
+from reachline.upstream import Cluster, LineList
 from reachline.upstream.tries import BUDGET
 
 GET = "/shop.Shop/Get"
@@ -73,17 +73,8 @@ class World:
         return {"shop": self.cluster}
 
     def publish(self, counter: int = 1, **gates: Gate) -> None:
-        rows = tuple(
-            Listed(
-                LineId(f"shop/{name}"),
-                target(f"tcp://127.0.0.1:{server.port}"),
-                0 if gates.get(name) is Gate.OPEN else 100,
-                100,
-                breaker=gates.get(name, Gate.CLOSED),
-            )
-            for name, server in self.servers.items()
-        )
-        self.cluster.replace(LineList(cluster="shop", lines=rows, version=Version(1, counter)), source="center")
+        addresses = {name: f"tcp://127.0.0.1:{server.port}" for name, server in self.servers.items()}
+        self.cluster.replace(listing("shop", addresses, counter, gates), source="center")
 
     def calls(self) -> dict[str, int]:
         return {name: count for name, count in self.cluster.stats().calls._asdict().items() if count}

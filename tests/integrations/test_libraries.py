@@ -34,6 +34,18 @@ class Got(NamedTuple):
 Found = list[Got | BaseException]
 
 
+def found(count: int, ask: Callable[[], Got], each: Callable[[], None]) -> Found:
+    """What so many calls came to: answers, or what they raised."""
+    made: Found = []
+    for _ in range(count):
+        try:
+            made.append(ask())
+        except Exception as error:  # noqa: BLE001 - what it was is the test's to say
+            made.append(error)
+        each()
+    return made
+
+
 def through_requests(
     lines: World,
     count: int,
@@ -44,18 +56,15 @@ def through_requests(
     **how: Any,
 ) -> Found:
     timeout, data = how.pop("timeout", 5.0), how.pop("data", None)
-    found: Found = []
     with requests.Session() as session:
         session.trust_env = False
         session.mount("http://payments", by_requests.Adapter(lines, **how))
-        for _ in range(count):
-            try:
-                answer = session.request(method, url, timeout=timeout, data=data)
-                found.append(Got(answer.status_code, answer.text))
-            except Exception as error:  # noqa: BLE001 - what it was is the test's to say
-                found.append(error)
-            each()
-    return found
+
+        def ask() -> Got:
+            answer = session.request(method, url, timeout=timeout, data=data)
+            return Got(answer.status_code, answer.text)
+
+        return found(count, ask, each)
 
 
 def through_urllib3(
@@ -69,16 +78,13 @@ def through_urllib3(
 ) -> Found:
     timeout, data = how.pop("timeout", 5.0), how.pop("data", None)
     said = {"reachline": {"idempotent": how.pop("idempotent")}} if "idempotent" in how else {}
-    found: Found = []
     with by_urllib3.LinesManager(lines, **how) as manager:
-        for _ in range(count):
-            try:
-                answer = manager.request(method, url, timeout=timeout, body=data, retries=False, **said)
-                found.append(Got(answer.status, answer.data.decode()))
-            except Exception as error:  # noqa: BLE001
-                found.append(error)
-            each()
-    return found
+
+        def ask() -> Got:
+            answer = manager.request(method, url, timeout=timeout, body=data, retries=False, **said)
+            return Got(answer.status, answer.data.decode())
+
+        return found(count, ask, each)
 
 
 def through_aiohttp(
@@ -95,26 +101,26 @@ def through_aiohttp(
     if "idempotent" in how:
         more["middlewares"] = [by_aiohttp.Middleware(lines, idempotent=how.pop("idempotent"))]
 
-    async def main() -> Found:
-        found: Found = []
-        async with by_aiohttp.session(lines, timeout=aiohttp.ClientTimeout(total=timeout), **how) as session:
-            for _ in range(count):
-                try:
-                    async with session.request(method, url, data=data, **more) as answer:
-                        found.append(Got(answer.status, await answer.text()))
-                except Exception as error:  # noqa: BLE001
-                    found.append(error)
-                each()
-        return found
+    async def opened() -> aiohttp.ClientSession:
+        return by_aiohttp.session(lines, timeout=aiohttp.ClientTimeout(total=timeout), **how)
 
-    return asyncio.run(main())
+    async def asking(session: aiohttp.ClientSession) -> Got:
+        async with session.request(method, url, data=data, **more) as answer:
+            return Got(answer.status, await answer.text())
+
+    with asyncio.Runner() as runner:
+        session = runner.run(opened())
+        try:
+            return found(count, lambda: runner.run(asking(session)), each)
+        finally:
+            runner.run(session.close())
 
 
 @pytest.fixture(params=[through_requests, through_urllib3, through_aiohttp], ids=lambda each: each.__name__[8:])
 def calls(request: pytest.FixtureRequest) -> Callable[..., Found]:
     BUDGET.renew()
-    found: Callable[..., Found] = request.param
-    return found
+    through: Callable[..., Found] = request.param
+    return through
 
 
 @pytest.fixture
@@ -210,9 +216,9 @@ def test_a_returning_line_gets_no_more_new_connections_than_it_may_but_for_want_
         assert care is not None
         care._pace = Pace(0, 0)
 
-        found = calls(lines, 5)
+        answers = calls(lines, 5)
 
-        assert all(isinstance(each, Got) and each.status == 200 for each in found)
+        assert all(isinstance(each, Got) and each.status == 200 for each in answers)
         assert lines.calls()["ok"] == 5
         assert set(lines.seen()) == {names[-1]}
         assert "retries" not in lines.calls()
