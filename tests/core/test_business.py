@@ -10,12 +10,13 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core import modes
+from tests.core.modes import FAULTS
 
 from reachline.core import telling
-from reachline.core.cusum import QUESTIONS
 from reachline.core.explain import explain
 from reachline.core.ledger import Closed, Ledger
-from reachline.core.rules import FaultRules, Limit, Patience, QuorumRules, Rules, with_tables
+from reachline.core.rules import Limit, Rules
 from reachline.core.trust import FULL
 from reachline.model import Gate, Health, LineId, Outcome, Reading, VantageId, Version, Zone
 from reachline.testing import builders
@@ -25,17 +26,8 @@ LIMITS = (
     Limit("connect", None, None, 0, 3, 3),
     Limit("p95", 200_000, 160_000, 500_000, 400_000, 20),
 )
-FAULTS = with_tables(FaultRules(), decay=0.15, half_life_ms=30_000)
 LITERAL = Rules(limits=LIMITS, faults=FAULTS)
-FAST = Rules(
-    mode="fast",
-    tick_ms=2_000,
-    limits=LIMITS,
-    questions=QUESTIONS,
-    patience=Patience(degraded=1, failed=1, recover=3, lone_failed=1),
-    quorum=QuorumRules(fresh_ms=5_000),
-    faults=FAULTS,
-)
+FAST = replace(modes.FAST, limits=LIMITS)
 FIVE = builders.vantages(5)
 A, B, C = (LineId(f"payments/{name}") for name in "abc")
 WELL = builders.reading(ok=5)

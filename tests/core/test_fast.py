@@ -6,23 +6,15 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
+from tests.core.modes import FAST, TICK_MS
 
 from reachline.core.cusum import QUESTIONS
 from reachline.core.ledger import Ledger
-from reachline.core.rules import FAULT, FaultRules, Patience, QuorumRules, Rules, with_tables
+from reachline.core.rules import FAULT
 from reachline.core.severity import severity_milli
 from reachline.model import Gate, Health, LineId, Reading, VantageId, Version
 from reachline.testing import builders
 
-TICK_MS = 2_000
-RULES = Rules(
-    mode="fast",
-    tick_ms=TICK_MS,
-    questions=QUESTIONS,
-    patience=Patience(degraded=1, failed=1, recover=3, lone_failed=1),
-    quorum=QuorumRules(fresh_ms=5_000),
-    faults=with_tables(FaultRules(), decay=0.15, half_life_ms=30_000),
-)
 A, B = LineId("payments/a"), LineId("payments/b")
 FIVE = builders.vantages(5)
 WELL = builders.reading(ok=5)
@@ -36,7 +28,7 @@ class World:
         lines = builders.lines("a", "b")
         self.vantages, self.now_ms = vantages, 0
         self.ledger = Ledger(
-            builders.scope(), lines, RULES, vantages=frozenset(vantages), version=Version(1, 0), now_ms=0
+            builders.scope(), lines, FAST, vantages=frozenset(vantages), version=Version(1, 0), now_ms=0
         )
 
     def tick(self, *, of_a: Mapping[VantageId, Reading] | Reading = WELL, calls: tuple[int, int] = (0, 0)) -> None:

@@ -9,24 +9,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core import modes
+from tests.core.modes import FAULTS
 
-from reachline.core.cusum import QUESTIONS
 from reachline.core.groups import members
 from reachline.core.ledger import Closed, Ledger
-from reachline.core.rules import BreakerRules, FaultRules, Limit, Patience, QuorumRules, Rules, with_tables
+from reachline.core.rules import BreakerRules, Limit, Rules
 from reachline.model import Counts, Gate, Kind, Line, Outcome, Reading, Version
 from reachline.testing import builders
 
 VANTAGES = builders.vantages(3)
-FAULTS = with_tables(FaultRules(), decay=0.15, half_life_ms=30_000)
 LITERAL = Rules(limits=(Limit("loss", 10, 5, 50, 30, 25), Limit("connect", None, None, 0, 3, 3)), faults=FAULTS)
-FAST = Rules(
-    mode="fast",
-    tick_ms=2_000,
-    questions=QUESTIONS,
-    patience=Patience(degraded=1, failed=1, recover=3, lone_failed=1),
-    quorum=QuorumRules(fresh_ms=5_000),
-    faults=FAULTS,
+FAST = replace(
+    modes.FAST,
     breaker=BreakerRules(fail_milli=10, early_ms=20_000, cooldown_ms=20_000, trial_ms=6_000, step_ms=6_000),
 )
 MODES = pytest.mark.parametrize("rules", [LITERAL, FAST], ids=["literal", "fast"])

@@ -6,23 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.core.modes import FAST, TICK_MS
 
 from reachline.core.cusum import QUESTIONS, Question
 from reachline.core.ledger import Ledger
-from reachline.core.rules import FaultRules, Patience, QuorumRules, Rules, with_tables
+from reachline.core.rules import Patience, Rules
 from reachline.model import Gate, Health, Line, LineId, Snapshot, Version
 from reachline.testing import builders
 
-TICK_MS = 2_000
 THREE = builders.vantages(3)
-FAST = Rules(
-    mode="fast",
-    tick_ms=TICK_MS,
-    questions=QUESTIONS,
-    patience=Patience(degraded=1, failed=1, recover=3, lone_failed=1),
-    quorum=QuorumRules(fresh_ms=5_000),
-    faults=with_tables(FaultRules(), decay=0.15, half_life_ms=30_000),
-)
 LITERAL = replace(FAST, mode="literal", questions=(), patience=Patience())
 NOT_SLOW = tuple(one for one in QUESTIONS if one.what not in ("slow", "crawl"))
 """What a class asks that minds no round trip."""

@@ -7,23 +7,15 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from reachline.core.cusum import QUESTIONS
+from tests.core.modes import FAST, TICK_MS
+
 from reachline.core.ledger import Ledger
-from reachline.core.rules import BreakerRules, FaultRules, Patience, QuorumRules, Rules, with_tables
+from reachline.core.rules import BreakerRules
 from reachline.model import Gate, Line, LineId, Outcome, Reading, Snapshot, Version
 from reachline.testing import builders
 
-TICK_MS = 2_000
 FIVE = builders.vantages(5)
-RULES = Rules(
-    mode="fast",
-    tick_ms=TICK_MS,
-    questions=QUESTIONS,
-    patience=Patience(degraded=1, failed=1, recover=3, lone_failed=1),
-    quorum=QuorumRules(fresh_ms=5_000),
-    faults=with_tables(FaultRules(), decay=0.15, half_life_ms=30_000),
-    breaker=BreakerRules(fail_milli=10),
-)
+RULES = replace(FAST, breaker=BreakerRules(fail_milli=10))
 
 
 class True_(NamedTuple):  # noqa: N801 - what is, not what is seen
