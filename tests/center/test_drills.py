@@ -159,6 +159,30 @@ def test_a_running_drill_survives_a_restart_with_what_it_saw(center, sync):
     sync(work())
 
 
+def test_a_drill_is_over_with_its_cluster_and_another_may_be_played_once_that_is_back(center, sync, tmp_path):
+    async def work():
+        search = '  search: {lines: {s: "tcp://10.0.1.1:443", t: "tcp://10.0.1.2:443"}}\n'
+        async with center(DOCUMENT + search, watch=True) as running:
+            file = tmp_path / "reachline.yaml"
+            whole = file.read_text()
+            play = REAL | {"target": "search/s"}
+            assert (await running.post(DRILLS, play)).status_code == 200
+
+            async def known(count):
+                return len((await running.json("/api/v1/lines"))["lines"]) == count
+
+            file.write_text(whole.replace(search, ""))
+            await until(lambda: known(3), every=0.1, what="the cluster to leave")
+            file.write_text(whole)
+            await until(lambda: known(5), every=0.1, what="the cluster to come back")
+
+            row = await newest(running)
+            assert (row["state"], row["ended_reason"]) == ("aborted", "its cluster left the document")
+            assert (await running.post(DRILLS, play)).status_code == 200
+
+    sync(work())
+
+
 async def _during(running, count):
     return (await newest(running))["clusters"][0]["during"]["calls"] == count
 

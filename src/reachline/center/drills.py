@@ -15,7 +15,7 @@ from reachline.center.board import Board
 from reachline.center.orders import Orders
 from reachline.center.owner import LOCAL, Owner, Principal
 from reachline.core.drilled import WATCH, Drilled
-from reachline.core.orders import Action, Order
+from reachline.core.orders import Action, Order, order_of
 from reachline.core.rehearsal import Rehearsed, rehearsed
 from reachline.core.twin import twin
 from reachline.core.watching import Watch
@@ -30,6 +30,7 @@ __all__ = ["Drills"]
 log = logging.getLogger("reachline.center")
 
 _FORCE: Final = "say `force` (`--force` on the command line) if that is meant"
+_LEFT: Final = "its cluster left the document"
 
 
 class Drills:
@@ -46,6 +47,7 @@ class Drills:
                 # One that the journal's newest segments no longer tell of is watched from here on.
                 if (scope, order.number) not in known:
                     watch.ordered(scope, order, ledger.told.values(), board.clock())
+        self.follow()
         owner.heard = self._heard
 
     async def play(self, asked: AskedDrill, *, principal: Principal = LOCAL) -> drilling.PlayedDocument:
@@ -73,9 +75,15 @@ class Drills:
         """Drills as they are shown, newest first."""
         return drilling.drill_rows(self._watch.all(), self._board.origin)
 
-    def all(self) -> tuple[Drilled, ...]:
-        """Those that are remembered, oldest first."""
-        return self._watch.all()
+    def follow(self) -> None:
+        """Another document is in force: a drill is over with its cluster, though that may come back, for no order tells it again."""
+        for one in self._running():
+            ledger = self._owner.ledgers.get(one.scope)
+            if ledger is None or order_of(ledger.book, one.order.number) is None:
+                self._watch.undone(one.scope, one.order.number, self._board.clock(), by=WATCH, why=_LEFT)
+
+    def _running(self) -> list[Drilled]:
+        return [one for one in self._watch.all() if one.ended_ms is None]
 
     def _order(self, asked: AskedDrill, principal: Principal) -> Order:
         now_ms = self._board.clock()
@@ -102,7 +110,7 @@ class Drills:
         self, asked: AskedDrill, found: Mapping[Scope, tuple[Line, ...]], seen: Mapping[Scope, Rehearsed]
     ) -> None:
         """409 for a second drill at a time, for one that moves nothing, and, unless it is meant, for one that does harm for sure."""
-        running = [one for one in self._watch.all() if one.ended_ms is None and one.scope in found]
+        running = [one for one in self._running() if one.scope in found]
         if running:
             told = (
                 f"drill {running[0].order.number} on {running[0].order.target} is running in {running[0].scope.cluster}"

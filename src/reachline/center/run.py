@@ -191,6 +191,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
             intake.end(gone, "the document no longer names this agent")
         owner.reconfigure(compiled(document))
         orders.follow()
+        drills.follow()
         mesh.reconfigure(_mesh(document))
         intake.replan()
         options.adopted(document)
