@@ -13,7 +13,7 @@ from reachline.core.drilled import Counted, Drilled
 from reachline.core.rehearsal import Load, Rehearsed
 from reachline.errors import RemoteProtocolError
 from reachline.model import Seconds
-from reachline.wire.ordering import EffectRow, effect
+from reachline.wire.ordering import EffectRow, effect, flag, text
 
 __all__ = [
     "AskedDrill",
@@ -36,7 +36,6 @@ SLOWEST: Final[Seconds] = 60.0
 """As the longest limit of a document."""
 MARGIN: Final = 0.01
 """The default of `abort_above`."""
-_MAX_TEXT: Final = 500
 _KEYS: Final = ("target", "fail", "slow", "for", "real", "abort_above", "reason", "force")
 
 DrillBody = TypedDict(
@@ -177,39 +176,23 @@ def read_drill(document: object) -> AskedDrill:
         raise RemoteProtocolError("drill: must be an object")
     if strange := sorted(map(str, document.keys() - set(_KEYS))):
         raise RemoteProtocolError(f"drill.{strange[0]}: unknown key; {', '.join(_KEYS)} are known")
-    fails, is_real = _flag(document, "fail"), _flag(document, "real")
+    fails, is_real = flag(document, "fail", of="drill"), flag(document, "real", of="drill")
     if fails is ("slow" in document):
         raise RemoteProtocolError(
             "drill.fail: either `fail: true` or `slow`, the seconds that answers take, must be said"
         )
-    why = _text(document, "reason")
+    why = text(document, "reason", of="drill")
     if is_real and not why:
         raise RemoteProtocolError("drill.reason: must be said for a real drill; everybody who looks reads it")
     return AskedDrill(
-        _text(document, "target", least=1),
+        text(document, "target", of="drill", least=1),
         None if fails else _number(document, "slow", 0.001, SLOWEST),
         _number(document, "for", 1.0, LONGEST),
         is_real,
         _number(document, "abort_above", 0.001, 1.0, MARGIN),
         why,
-        _flag(document, "force"),
+        flag(document, "force", of="drill"),
     )
-
-
-def _flag(document: Mapping[object, object], key: str) -> bool:
-    value = document.get(key, False)
-    if not isinstance(value, bool):
-        raise RemoteProtocolError(f"drill.{key}: must be true or false")
-    return value
-
-
-def _text(document: Mapping[object, object], key: str, *, least: int = 0) -> str:
-    text = document.get(key, "")
-    if not isinstance(text, str) or not least <= len(text) <= _MAX_TEXT:
-        raise RemoteProtocolError(f"drill.{key}: must be a text of {least} to {_MAX_TEXT} characters")
-    if not text.isprintable():
-        raise RemoteProtocolError(f"drill.{key}: must be printable, on one line")
-    return text
 
 
 def _number(

@@ -28,7 +28,9 @@ __all__ = [
     "PlacedDocument",
     "SideRow",
     "effect",
+    "flag",
     "read_order",
+    "text",
 ]
 
 UNDRAIN: Final = "undrain"
@@ -141,26 +143,32 @@ def read_order(document: object) -> Asked:
     action = document.get("action")
     if action not in ACTIONS:
         raise RemoteProtocolError(f"order.action: must be one of {', '.join(ACTIONS)}, got {action!r}")
-    force = document.get("force", False)
-    if not isinstance(force, bool):
-        raise RemoteProtocolError("order.force: must be true or false")
     return Asked(
         None if action == UNDRAIN else Action(action),
-        _text(document, "target", least=1),
+        text(document, "target", of="order", least=1),
         _lasts(document.get("for")),
-        _text(document, "reason"),
+        text(document, "reason", of="order"),
         _weight(document, is_weight=action == Action.WEIGHT),
-        force,
+        flag(document, "force", of="order"),
     )
 
 
-def _text(document: Mapping[object, object], key: str, *, least: int = 0) -> str:
-    text = document.get(key, "")
-    if not isinstance(text, str) or not least <= len(text) <= _MAX_TEXT:
-        raise RemoteProtocolError(f"order.{key}: must be a text of {least} to {_MAX_TEXT} characters")
-    if not text.isprintable():
-        raise RemoteProtocolError(f"order.{key}: must be printable, on one line")
-    return text
+def flag(document: Mapping[object, object], key: str, *, of: str) -> bool:
+    """A key of what somebody asks for (`of`: how it is named to them); false where it is not said."""
+    value = document.get(key, False)
+    if not isinstance(value, bool):
+        raise RemoteProtocolError(f"{of}.{key}: must be true or false")
+    return value
+
+
+def text(document: Mapping[object, object], key: str, *, of: str, least: int = 0) -> str:
+    """Likewise a line of text, of so many characters at least; empty where it is not said."""
+    value = document.get(key, "")
+    if not isinstance(value, str) or not least <= len(value) <= _MAX_TEXT:
+        raise RemoteProtocolError(f"{of}.{key}: must be a text of {least} to {_MAX_TEXT} characters")
+    if not value.isprintable():
+        raise RemoteProtocolError(f"{of}.{key}: must be printable, on one line")
+    return value
 
 
 def _lasts(value: object) -> Seconds | None:
