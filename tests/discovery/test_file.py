@@ -123,14 +123,15 @@ resources:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "is no YAML: "),
+        ("a: [", "line 2, column 1: is not YAML: "),
+        ("a: !!timestamp x", "tag"),
         ("5", "must be a DiscoveryResponse"),
         ("nonsense: 1", 'has no field named "nonsense"'),
         (document(assignment(name="b")), "does not name it (it names b); one resource of this cluster_name belongs there"),
         (document(), "does not name it (it names none)"),
         (document(assignment(), assignment()), "names it twice"),
         (document(assignment("a.test")), "endpoints[0].lb_endpoints[0].address must be a numeric address"),
-        ("[" * 350, "is no YAML: "),
+        ("[" * 350, "is nested deeper than 32 blocks"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_in_one_line(tmp_path, text, said) -> None:

@@ -93,9 +93,9 @@ def _document(path: Path, text: str) -> object:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             raise RemoteProtocolError(f"is no JSON: {error}") from error
-    import yaml  # noqa: PLC0415  (files in YAML alone need it)
+    from reachline.doors.composer import compose  # noqa: PLC0415  (files in YAML alone need it)
 
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"is no YAML: {' '.join(str(error).split())}") from error
+    composed = compose(text, name=str(path))
+    for each in composed.troubles:
+        raise RemoteProtocolError(f"line {each.place.line}, column {each.place.column}: {each.rule}")
+    return composed.value
