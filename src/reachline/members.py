@@ -210,6 +210,16 @@ def faults_of(member: Member, *, named: bool = False) -> tuple[tuple[str, str, s
         found.append(("address", repr(host), "must be a numeric address; a name needs strict_dns or logical_dns"))
     if not _is_whole(port, 1, _PORT_MOST):
         found.append(("port", repr(port), f"must be a whole number, 1 to {_PORT_MOST}"))
+    if member.check.host and not is_numeric(member.check.host):
+        found.append(("check.host", repr(member.check.host), "must be a numeric address"))
+    if not _is_whole(member.check.port, 0, _PORT_MOST):
+        found.append(("check.port", repr(member.check.port), f"must be a whole number, 0 to {_PORT_MOST}"))
+    # Whom an endpoint is asked as goes out in a header.
+    found += [
+        (key, repr(name), "must be printable")
+        for key, name in (("hostname", member.hostname), ("check.hostname", member.check.hostname))
+        if not name.isprintable()
+    ]
     if not _is_whole(member.weight, 1, _WEIGHT_MOST):
         found.append(("weight", repr(member.weight), f"must be a whole number, 1 to {_WEIGHT_MOST}"))
     if not _is_whole(member.priority, 0, _PRIORITY_MOST):

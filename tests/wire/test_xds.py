@@ -26,6 +26,10 @@ def endpoint(host="10.0.0.1", port=80, **fields) -> dict[str, Any]:
     return {"endpoint": {"address": {"socket_address": {"address": host, "port_value": port}}}} | fields
 
 
+def checked_at(**config) -> dict[str, Any]:
+    return {"endpoint": endpoint()["endpoint"] | {"health_check_config": config}}
+
+
 def group(*endpoints, **fields) -> dict[str, Any]:
     return {"lb_endpoints": list(endpoints)} | fields
 
@@ -87,6 +91,9 @@ def test_a_drop_is_a_share_of_its_denominator_and_never_more_than_all(denominato
         ([group(endpoint(port=0))], {}, "endpoints[0].lb_endpoints[0].port must be a whole number, 1 to 65535 (got 0)"),
         ([group(endpoint(load_balancing_weight=0))], {}, "endpoints[0].lb_endpoints[0].weight must be a whole number, 1 to 4294967295 (got 0)"),
         ([group(endpoint(), priority=129)], {}, "endpoints[0].lb_endpoints[0].priority must be a whole number, 0 to 128 (got 129)"),
+        ([group(checked_at(port_value=70_000))], {}, "endpoints[0].lb_endpoints[0].check.port must be a whole number, 0 to 65535 (got 70000)"),
+        ([group(checked_at(address={"socket_address": {"address": "a.test"}}))], {}, "endpoints[0].lb_endpoints[0].check.host must be a numeric address (got 'a.test')"),
+        ([group(checked_at(hostname="a\r\nx: y"))], {}, "endpoints[0].lb_endpoints[0].check.hostname must be printable (got 'a\\r\\nx: y')"),
         ([group({"endpoint": {"address": {"pipe": {"path": "/x"}}}})], {}, "endpoints[0].lb_endpoints[0]: must have an endpoint.address.socket_address"),
         ([group({"endpoint_name": "x"})], {}, "endpoints[0].lb_endpoints[0]: must have an endpoint.address.socket_address"),
         ([group(*[endpoint(f"10.0.0.{at}", load_balancing_weight=2**31) for at in (1, 2)])], {}, "endpoints[0]: weights sum to 4294967296, at most 4294967295"),
