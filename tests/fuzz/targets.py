@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -31,6 +32,7 @@ from reachline.doors import heartbeat, outbounds, reach, units
 from reachline.doors.addresses import masked, parse_target
 from reachline.doors.composer import compose
 from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.members import faults_of
 from reachline.model import Failure, Kind, Reading
 from reachline.talk import build
 from reachline.talk.asking import Ask
@@ -53,6 +55,7 @@ from reachline.wire import (
     sockdiag,
     x509,
 )
+from reachline.wire.ads import EDS, Client, Response
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -613,6 +616,77 @@ def _bodies() -> Iterator[Target]:
     )
 
 
+ASSIGNMENT: Final = {
+    "@type": EDS, "cluster_name": "a", "policy": {"drop_overloads": [{"category": "t", "drop_percentage": {"numerator": 5}}]},
+    "endpoints": [
+        {
+            "priority": 1, "locality": {"region": "r"}, "load_balancing_weight": 3,
+            "lb_endpoints": [
+                {
+                    "endpoint": {"address": {"socket_address": {"address": "10.0.0.1", "port_value": 80}}, "hostname": "h"},
+                    "health_status": "DRAINING", "load_balancing_weight": 2, "metadata": {"filter_metadata": {"f": {"x": [1]}}},
+                }
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
+def _planes() -> Iterator[Target]:
+    """What a control plane says, where the extra `xds` is there to read it."""
+    if find_spec("envoy") is None:
+        return
+    from envoy.service.discovery.v3 import discovery_pb2
+    from google.protobuf import json_format
+
+    from reachline.wire import xds
+
+    said = {"type_url": EDS, "version_info": "1", "nonce": "n", "resources": [ASSIGNMENT]}
+    sotw = json_format.ParseDict(said, discovery_pb2.DiscoveryResponse())
+    delta = discovery_pb2.DeltaDiscoveryResponse(type_url=EDS, nonce="n", removed_resources=["b"])
+    delta.resources.add(name="a", version="1", resource=sotw.resources[0]).ttl.FromSeconds(9)
+    delta.resources.add(name="b", version="1")
+    wrapped = discovery_pb2.DiscoveryResponse(type_url=EDS, nonce="n")
+    wrapped.resources.add().Pack(delta.resources[0])
+
+    def received(decode: Callable[[bytes], Response], *, is_delta: bool) -> Callable[[bytes], None]:
+        def run(data: bytes) -> None:
+            client = Client(xds.PARSERS, delta=is_delta)
+            client.subscribe(EDS, "a")
+            client.requests()
+            for told in client.received(decode(data), 0.0):
+                _assigned(told.value)
+            for request in client.requests():
+                assert len(request.error) <= LONGEST_NOTE
+                xds.encode(request, xds.Node(id="n"))
+            client.turn(client.deadline() or 0.0)
+
+        return run
+
+    def of_document(data: bytes) -> None:
+        for parsed in xds.from_document(reshaped({"resources": [ASSIGNMENT]}, data)):
+            assert bool(parsed.error) is (parsed.value is None)
+            _assigned(parsed.value)
+
+    remote = (RemoteProtocolError,)
+    sotw_seeds = tuple(each.SerializeToString() for each in (sotw, wrapped))
+    yield Target(name="wire.xds", run=received(xds.decode, is_delta=False), errors=remote, seeds=sotw_seeds)
+    run = received(xds.decode_delta, is_delta=True)
+    yield Target(name="wire.xds.delta", run=run, errors=remote, seeds=(delta.SerializeToString(),))
+    yield Target(name="wire.xds.shape", run=of_document, errors=remote, seeds=SHAPES, is_slow=True)
+
+
+def _assigned(value: object) -> None:
+    """Whatever is taken can be balanced and checked."""
+    if value is None:
+        return
+    membership = value.membership  # type: ignore[attr-defined]  # an Assignment, which only the extra knows
+    assert len({each.address for each in membership.members}) == len(membership.members)
+    assert not any(faults_of(each) for each in membership.members)
+    assert membership.overprovisioning > 0
+    assert all(0 <= each.share <= 1 for each in membership.drops)
+
+
 def _texts() -> Iterator[Target]:
     custom = (PydanticCustomError,)
     urls = (b"tcp://", b"https://", b"[::1]", b"@", b":", b"/", b"?", b"#", b"%00", b"://", b",", b"direct")
@@ -669,5 +743,5 @@ def _texts() -> Iterator[Target]:
 
 
 TARGETS: Final[dict[str, Target]] = {
-    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_texts())
+    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_planes(), *_texts())
 }
