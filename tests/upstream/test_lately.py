@@ -111,3 +111,14 @@ def test_a_line_on_which_nothing_fails_any_more_is_not_remembered() -> None:
     caller.wait(11)
 
     assert not caller.cluster._lately._failing
+
+
+def test_the_calls_of_before_a_fork_are_the_parents() -> None:
+    caller = Caller()
+    caller.call(*50 * [OK])
+    caller.wait(1)
+
+    caller.cluster.forked(Random(2))
+    caller.cluster.wake()
+
+    assert caller.call(FAILED, FAILED)

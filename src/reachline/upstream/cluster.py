@@ -23,7 +23,7 @@ from reachline.upstream.judging import announce, judged
 from reachline.upstream.lately import Lately
 from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick, picks_of, terms
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
-from reachline.upstream.planned import Admitting, spread
+from reachline.upstream.planned import Admitting, admitted, spread
 from reachline.upstream.stats import ClusterStats, Source
 from reachline.upstream.tally import Tally
 from reachline.upstream.tries import Plan, Try, acall, attempts, call
@@ -185,7 +185,7 @@ class Cluster:
     @property
     def offers(self) -> tuple[tuple[Pick, float], ...]:
         """What the next pick is drawn from, and with which chance; who draws by it claims trials by `claim`."""
-        return self._picker.shares()
+        return self._made.shares()
 
     def claim(self, choice: Pick) -> bool:
         """Take the line's one trial for this caller, unless another was faster."""
@@ -295,6 +295,7 @@ class Cluster:
         self._lock, self._rng, self.tally = threading.Lock(), rng, Tally()
         self._rows, self._trips, self._misuses = {}, 0, 0
         self._cares.forked()
+        self._lately = Lately()
         self._asleep = True
         self._remake(self._now_ms())
         self._picker = _EMPTY
@@ -393,8 +394,7 @@ class Cluster:
                     picks[place] = picks[place]._replace(
                         generation=row.generation if row else 0, is_trial=each.is_trial
                     )
-        self._made, self._made_ms = WeightedRandom(picks, spread(self._list, weights)), now_ms
-        if (plan := self._list.plan) is not None and plan.share < 1 and len(self._made):
-            self._made = Admitting(self._made, self.name, plan, self.shed)
+        self._made = admitted(WeightedRandom(picks, spread(self._list, weights)), self._list, self.shed)
+        self._made_ms = now_ms
         if not self._asleep:
             self._picker = self._made

@@ -11,7 +11,7 @@ from reachline.core.steer import steered
 from reachline.errors import Shed
 from reachline.upstream.listing import Admitted, LineList, Pick
 
-__all__ = ["Admitting", "spread"]
+__all__ = ["Admitting", "admitted", "spread"]
 
 
 class Admitting:
@@ -41,6 +41,16 @@ class Admitting:
             return self._picker.pick(rng, key)
         self._shed()
         raise Shed(self._cluster, self._plan.priority, self._plan.share)
+
+
+def admitted(
+    picker: WeightedRandom[Pick], lines: LineList, shed: Callable[[], None]
+) -> WeightedRandom[Pick] | Admitting:
+    """The picker, as it is where the plan carries every call, or where there is no line to offer."""
+    plan = lines.plan
+    if plan is None or plan.share >= 1 or not len(picker):
+        return picker
+    return Admitting(picker, lines.cluster, plan, shed)
 
 
 def spread(lines: LineList, weights: Sequence[int]) -> Sequence[int]:
