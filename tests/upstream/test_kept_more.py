@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
+import pytest
 from tests.upstream.kept import Clock, addresses, call, keeping, kept, members, moved, picks
 from tests.upstream.test_kept import A, B, C, checked, chi_square
 from tests.upstream.virtual import run
 
 from reachline.core.outlier_events import Saw
-from reachline.members import Address, CheckAt, Member, Membership
+from reachline.errors import Shed
+from reachline.members import Address, CheckAt, Drop, Member, Membership
 from reachline.model import Health
 from reachline.upstream.outcome import Column
 
@@ -221,3 +224,52 @@ def test_a_check_that_fails_while_it_is_out_leaves_the_ejection_alone() -> None:
 
     assert cluster.open_lines() == (f"c/{A}",)
     assert Counter(picks(cluster))[A] == 0
+
+
+def test_a_call_that_names_metadata_goes_to_its_subset_and_is_dropped_like_any_other() -> None:
+    endpoints = [
+        {
+            "endpoint": {"address": {"socket_address": {"address": f"10.0.0.{number}", "port_value": 80}}},
+            "metadata": {"filter_metadata": {"envoy.lb": {"stage": stage}}},
+        }
+        for number, stage in enumerate(("canary", "stable"), 1)
+    ]
+    cluster = kept(
+        load_assignment={"cluster_name": "c", "endpoints": [{"lb_endpoints": endpoints}]},
+        lb_subset_config={"fallback_policy": "ANY_ENDPOINT", "subset_selectors": [{"keys": ["stage"]}]},
+    )
+    canary = [cluster.pick(subset={"stage": "canary"}) for _ in range(20)]
+    assert {each and each.target for each in canary} == {A}
+    membership = cluster.settings.membership
+
+    moved(cluster, replace(membership, drops=(Drop("all", 1.0),)))
+
+    with pytest.raises(Shed):
+        cluster.pick(subset={"stage": "canary"})
+    moved(cluster, membership)
+    stable = cluster.pick(subset={"stage": "stable"})
+    assert stable is not None
+    assert stable.target == B
+
+
+def test_a_picker_that_takes_long_to_make_is_left_to_the_driver() -> None:
+    cluster = kept(targets=[A, B, C], policy="maglev", outliers=SURELY)
+
+    call(cluster, A, 500)
+
+    assert picks(cluster)[A]
+    assert cluster.deadline() == 1_000.0
+    cluster.turn()
+    assert not picks(cluster)[A]
+
+
+def test_a_call_is_made_again_elsewhere_also_while_no_driver_runs() -> None:
+    cluster = kept(targets=[A, B])
+    cluster.sleep()
+
+    found = cluster.pick()
+
+    assert found is not None
+    other = cluster.another((found,))
+    assert other is not None
+    assert {found.target, other.target} == {A, B}

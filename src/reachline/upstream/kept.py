@@ -39,11 +39,13 @@ _log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _HERE_MOST: Final = 1_000
-"""Endpoints up to which whoever ends a call makes the next picker itself: two milliseconds. Above, the driver does."""
+"""Endpoints up to which whoever ends a call makes the next picker itself: two milliseconds. Above, the driver does…"""
+_BIG: Final = ("maglev",)
+"""…and always where a table is filled, however few they are: a tenth of a second."""
 
 
 class KeptCluster:
-    """`_lock` guards `_judged`, `_misuses` and `_failed_by_call`; `_building` is held by the one that makes a picker.
+    """`_lock` guards `_judged`, `_misuses`, `_failed_by_call` and what is served; `_building` is held by the one that makes a picker.
 
     Updates, checks and timers come from the driver alone. `pick` reads one reference and takes no lock.
     """
@@ -82,6 +84,7 @@ class KeptCluster:
         self._failed_by_call: list[str] = []
         self._notes: Final = Notes(settings, self.events)
         self._made = self._pickers = NOBODY
+        self._here_most: Final = 0 if settings.policy.name in _BIG else _HERE_MOST
 
     # What callers use.
 
@@ -114,7 +117,8 @@ class KeptCluster:
 
     def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
         """An endpoint for a further try of one call, none of those `tried`; None where there is no other."""
-        picker = self._pickers.all if subset is None else self._pickers.of(subset)
+        pickers = self._made  # also while no driver runs
+        picker = pickers.all if subset is None else pickers.of(subset)
         found = elsewhere(picker, self._rng, hashed(key), tried)
         # By line: one that was ejected since it was tried, and is offered all the same, is another pick of the same endpoint.
         return None if found is None or found.line in {each.line for each in tried} else found
@@ -304,13 +308,13 @@ class KeptCluster:
 
     def wake(self) -> None:
         """The driver runs: picks are served from the present endpoints again."""
-        self._asleep = False
-        # Only now: whoever makes a picker meanwhile has either left it there already, or sees that it is to be served.
-        self._pickers = self._made
+        with self._lock:
+            self._asleep, self._pickers = False, self._made
 
     def sleep(self) -> None:
         """No driver runs: `awaken` is called at the next use, and at each one until one does."""
-        self._asleep, self._pickers = True, NOBODY
+        with self._lock:
+            self._asleep, self._pickers = True, NOBODY
 
     def retire(self) -> None:
         """The driver is gone for good: picks go on from the last endpoints, without ejections that nobody would turn back."""
@@ -344,7 +348,7 @@ class KeptCluster:
         """Once the lock is free: make the picker, note the events."""
         if moved.is_moved:
             self._is_dirty = True
-            if is_driver or self._asleep or len(self._judged.roll) <= _HERE_MOST:
+            if is_driver or self._asleep or len(self._judged.roll) <= self._here_most:
                 self._remake()
         self._notes.decided(moved.events, self._wall())
         if moved.events or self._is_dirty:
@@ -371,7 +375,7 @@ class KeptCluster:
             if len(memory.loads) > len(seats):
                 memory.keep(seat.key for seat in seats)
             self._judged.restart_ms = due_ms(seats, policy.slow_start, now_ms)
-        self._made = found.pickers
-        if not self._asleep:
-            self._pickers = self._made
+            self._made = found.pickers
+            if not self._asleep:
+                self._pickers = self._made
         self._notes.left_out(found.problems)

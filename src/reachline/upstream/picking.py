@@ -31,9 +31,12 @@ class Pickers(NamedTuple):
     panics: frozenset[int] = frozenset()
     """Priorities that are in panic."""
 
+    dropping: Callable[[Picker[Pick]], Picker[Pick]] = lambda picker: picker
+    """Has a picker refuse the share of calls that is to be dropped; `all` does already."""
+
     def of(self, subset: Mapping[str, str]) -> Picker[Pick]:
         """The picker for a call that names this metadata; without subsets in the settings, of all endpoints."""
-        return self.all if self.subsets is None else self.subsets.of(subset)
+        return self.all if self.subsets is None else self.dropping(self.subsets.of(subset))
 
 
 NOBODY: Final = Pickers(Uniform(()))
@@ -90,7 +93,11 @@ def make(
         kept, problems = sound(seats, place=f"clusters.{settings.name}.endpoints")
         pickers = _pickers(settings, kept, policy, memory, rng, now_ms)
     if any(drop.share > 0 for drop in drops):
-        pickers = pickers._replace(all=_Dropping(pickers.all, settings.name, drops, shed))
+
+        def dropping(picker: Picker[Pick]) -> Picker[Pick]:
+            return _Dropping(picker, settings.name, drops, shed)
+
+        pickers = pickers._replace(all=dropping(pickers.all), dropping=dropping)
     return Made(pickers, problems)
 
 

@@ -128,24 +128,26 @@ class Roll:
 
     def replace(self, membership: Membership, now_ms: int) -> bool:
         """Take the endpoints as they are now; whether the set of them is another."""
-        before, self._rows = self._rows, {}
+        # Put in place at the end: a fork in the middle leaves the child the endpoints of before.
+        before, rows = self._rows, dict[str, Row]()
         hostnames = Counter(each.hostname for each in membership.members) if self._settings.hash_hostnames else {}
         for member in membership.members:
             key = str(member.address)
             row = before.get(key)
             if row is not None and row.member is member and not row.is_leaving:
-                self._rows[key] = row
+                rows[key] = row
                 continue
-            self._rows[key] = row = row or Row(key)
+            rows[key] = row = row or Row(key)
             if not row.is_known or row.member.check.is_off is not member.check.is_off:
                 row.check = self._unchecked(member)
             row.member, row.is_leaving, row.is_known = member, False, True
             self._seat(row, now_ms, hostnames)
         for key, row in before.items():
-            if key not in self._rows and self._stays(row):
+            if key not in rows and self._stays(row):
                 row.is_leaving = True
-                self._rows[key] = row
-        return before.keys() != self._rows.keys()
+                rows[key] = row
+        self._rows = rows
+        return before.keys() != rows.keys()
 
     def checked(self, key: str, check: Check, now_ms: int) -> bool:
         """Take what checks made of an endpoint; whether pickers see a difference."""
