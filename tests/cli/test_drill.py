@@ -73,7 +73,7 @@ WRONG = [
     (["--fail", "--for", "5m", "--abort-above", "much"], "--abort-above", "write 1% or 0.01"),
     (["--fail", "--for", "5m", "--abort-above", "200%"], "must be a share from 0.1% to 100%", "write 1% or 0.01"),
     (["--fail", "--for", "2d"], "drill.for: must be from 1 to 86400", "contract"),
-    (["--fail", "--for", "5m", "--real", "--yes"], "drill.reason: must be said for a real drill", "contract"),
+    (["--fail", "--for", "5m", "--real"], "--reason: must be said for a real drill", '--reason "'),
 ]  # fmt: skip
 
 
@@ -86,5 +86,6 @@ def test_what_is_wrong_is_one_line_with_a_hint(told: Callable[..., None]) -> Non
             assert place in err
             assert hint in err
             assert err.count("\n") == 1
+            assert "got payments/a" not in err, "the target was not at fault"
 
     told(work)

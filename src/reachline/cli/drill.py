@@ -63,6 +63,9 @@ def drill(
 
     A real drill ends by itself: when its time is over, when calls fail more often than before, or when another line fails.
     """
+    if real and not reason:
+        rule = "must be said for a real drill; everybody who looks reads it"
+        raise refused("drill", "--reason", "", rule, '--reason "does b carry a?"')
     body = _body(target, for_, fail=fail, slow=slow, abort_above=abort_above, reason=reason)
     body |= {"force": True} if force else {}
 

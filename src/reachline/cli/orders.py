@@ -29,7 +29,9 @@ _PATIENCE: Final[Seconds] = 30.0
 """The center works out what an order does on a copy of all it holds: about a second for ten thousand lines."""
 _WORD: Final = {True: "true", False: "false"}
 _QUESTION: Final = frozenset({400, 404, 409, 422})
-"""Answers that find fault with what was asked: usage errors."""
+"""Answers that find fault with what was asked: usage errors…"""
+_MALFORMED: Final = 400
+"""…and the one that names the key and its value itself."""
 
 Target = Annotated[
     str,
@@ -240,7 +242,8 @@ def act(how: How, value: str, send: Send, *, shown: Callable[[Row], None], told:
     except Refusal as error:
         if error.status not in _QUESTION:
             raise
-        raise refused(how.command, "", value, error.message, error.hint) from error
+        about = "" if error.status == _MALFORMED else value
+        raise refused(how.command, "", about, error.message, error.hint) from error
     if how.output is Output.JSON:
         write_json(done)
     else:
