@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from tests.agent.test_run import descriptors
+from tests.descriptors import open_files
 
 from reachline.agent.mesh import MeshProber
 from reachline.agent.peers import Seen
@@ -122,9 +122,9 @@ def test_two_agents_hear_each_other_whatever_their_clocks_say() -> None:
             assert not a.dropped
             assert not b.dropped
 
-    before = descriptors()
+    before = open_files()
     go(work())
-    assert descriptors() == before
+    assert not open_files() - before
 
 
 FAULTS = {
@@ -152,18 +152,30 @@ def test_the_way_is_named_on_real_sockets() -> None:
 
 
 def test_losses_are_counted_exactly_while_everything_is_doubled() -> None:
-    async def work() -> None:
+    async def work() -> bool:
+        """False: the machine stood still for a second, and what was counted meanwhile is rightly void."""
         async with two() as (a, b, between):
             between.double = True
             between.loss = (0.3, 0.2)
-            await until(lambda: told(a).sent >= 150)
+            await until(lambda: told(a).sent >= 150 or a._void_us)
             between.loss = (0.0, 0.0)
-            await until(lambda: [told(a).forward_lost, told(a).reverse_lost] == between.lost, what="exact counts")
+            await until(
+                lambda: [told(a).forward_lost, told(a).reverse_lost] == between.lost or a._void_us, what="exact counts"
+            )
+            if a._void_us:
+                return False
 
         assert a.dropped["replayed"] > 50
         assert b._responder is None  # closed with the agent
+        return True
 
-    go(work())
+    async def again() -> None:
+        for _ in range(3):
+            if await work():
+                return
+        pytest.fail("the machine stood still three times")
+
+    go(again())
 
 
 def test_an_agent_that_restarts_is_heard_again_and_nothing_is_called_lost() -> None:
@@ -300,9 +312,9 @@ def test_an_address_that_was_taken_is_had_once_it_is_free_and_answered_at_by_the
             await until(lambda: told(a).sent > 10, what="an answer")
             assert b.address == where
 
-    before = descriptors()
+    before = open_files()
     go(work())
-    assert descriptors() == before
+    assert not open_files() - before
 
 
 def test_an_address_of_our_own_options_that_is_taken_is_refused_in_one_line() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.descriptors import open_files
 from tests.discovery.watch import LONGEST, Watch
 
 from reachline.discovery.logical_dns import LOGICAL, LogicalDns
@@ -318,12 +319,12 @@ def test_leaving_a_watch_closes_every_socket() -> None:
     async def main():
         async with nameserver() as server:
             server.codes["a.test"] = "MUTE"
-            before = len(list(Path("/proc/self/fd").iterdir()))
+            before = open_files()
             async with strict(server, initial_wait=0.05) as watch:
                 await watch.next()
-                assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+                assert len(open_files() - before) == 1
 
-            assert len(list(Path("/proc/self/fd").iterdir())) == before
+            assert not open_files() - before
 
     asyncio.run(main())
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.descriptors import open_files
 
 from reachline.model import Clock, Failure
 from reachline.net import echo_socket
@@ -59,10 +60,10 @@ def test_a_large_echo_comes_back_whole(lab, job):
 def test_one_socket_serves_all_lines_of_a_source(lab, job):
     async def main():
         async with lab() as engine:
-            before = len(list(Path("/proc/self/fd").iterdir()))
+            before = open_files()
             await engine.probe(*(job("icmp://127.0.0.1", token=number) for number in range(20)))
             await engine.one(job("icmp://127.0.0.1", source="127.0.0.5", token=99))
-            return len(list(Path("/proc/self/fd").iterdir())) - before
+            return len(open_files() - before)
 
     assert asyncio.run(main()) == 2
 

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.descriptors import open_files
 from tests.measured import best_of
 
 from reachline.model import Clock, Failure
 from reachline.net import kernel
 from reachline.net.resolve import Resolver
 from reachline.testing.wait import until
-
-
-def open_files() -> set[int]:
-    gc.collect()
-    return {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
 
 
 def listening(backlog: int = 128) -> socket.socket:

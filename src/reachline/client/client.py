@@ -57,7 +57,8 @@ class ClientStats:
 class Client:
     """Named clusters and the thread that keeps them current. Safe from any thread, task and forked child.
 
-    `_lock` guards the starting and ending of the thread: `_driver`, `_background`, `_is_closed`, `_falls`, `_next_start`.
+    `_lock` guards the starting and ending of the thread: `_driver`, `_background`, `_is_closed`, `_falls`, `_next_start`, and whether
+    clusters are awake.
     """
 
     def __init__(self, options: Options) -> None:
@@ -126,8 +127,9 @@ class Client:
                 self._run()
             if self._background is None:
                 return
-        for cluster in self._all.values():
-            cluster.wake()
+            # Here, so that a thread that fails at once puts them to sleep after this, not before.
+            for cluster in self._all.values():
+                cluster.wake()
 
     def wait(self, timeout: Seconds) -> bool:
         """Whether every cluster has lines, or a definite refusal, within `timeout` seconds."""
@@ -256,8 +258,8 @@ class Client:
             if self._is_closed:
                 return
             self._pause()
-        for cluster in self._all.values():
-            cluster.sleep()
+            for cluster in self._all.values():
+                cluster.sleep()
 
     def _stop(self, grace: Seconds) -> tuple[Driver, Background] | None:
         """Tell the thread to end; None where none is running."""

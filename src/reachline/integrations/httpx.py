@@ -8,7 +8,7 @@ from typing import Final, Unpack, cast
 import httpx
 
 from reachline.integrations.exchange import Lines
-from reachline.integrations.transport import Awaited, AwaitedBody, Blocking, Body, Settings, proxy_of, settled
+from reachline.integrations.transport import Awaited, AwaitedBody, Blocking, Body, TransportSettings, proxy_of, settled
 from reachline.upstream import Pick
 
 __all__ = ["AsyncTransport", "Transport"]
@@ -22,7 +22,11 @@ class Transport(httpx.BaseTransport):
     """
 
     def __init__(
-        self, lines: Lines, *, make: Callable[[Pick], httpx.BaseTransport] | None = None, **settings: Unpack[Settings]
+        self,
+        lines: Lines,
+        *,
+        make: Callable[[Pick], httpx.BaseTransport] | None = None,
+        **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx, lines, **settings)
         usual = make or (lambda pick: httpx.HTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
@@ -43,7 +47,7 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         lines: Lines,
         *,
         make: Callable[[Pick], httpx.AsyncBaseTransport] | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx, lines, **settings)
         usual = make or (lambda pick: httpx.AsyncHTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))

@@ -8,7 +8,7 @@ from typing import Final, Unpack, cast
 import httpx2
 
 from reachline.integrations.exchange import Lines
-from reachline.integrations.transport import Awaited, AwaitedBody, Blocking, Body, Settings, proxy_of, settled
+from reachline.integrations.transport import Awaited, AwaitedBody, Blocking, Body, TransportSettings, proxy_of, settled
 from reachline.upstream import Pick
 
 __all__ = ["AsyncTransport", "Transport"]
@@ -22,7 +22,11 @@ class Transport(httpx2.BaseTransport):
     """
 
     def __init__(
-        self, lines: Lines, *, make: Callable[[Pick], httpx2.BaseTransport] | None = None, **settings: Unpack[Settings]
+        self,
+        lines: Lines,
+        *,
+        make: Callable[[Pick], httpx2.BaseTransport] | None = None,
+        **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx2, lines, **settings)
         usual = make or (lambda pick: httpx2.HTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
@@ -43,7 +47,7 @@ class AsyncTransport(httpx2.AsyncBaseTransport):
         lines: Lines,
         *,
         make: Callable[[Pick], httpx2.AsyncBaseTransport] | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx2, lines, **settings)
         usual = make or (lambda pick: httpx2.AsyncHTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))

@@ -16,13 +16,13 @@ from reachline.model import Seconds
 from reachline.upstream import Pick
 from reachline.upstream.tries import TRIES
 
-__all__ = ["Awaited", "AwaitedBody", "Blocking", "Body", "Settings", "proxy_of", "settled"]
+__all__ = ["Awaited", "AwaitedBody", "Blocking", "Body", "TransportSettings", "proxy_of", "settled"]
 
 _KNOWN: Final = 1_024
 """URLs of lines that are kept: paths without an id in them."""
 
 
-class Settings(TypedDict, total=False):
+class TransportSettings(TypedDict, total=False):
     """What holds for all requests of a transport."""
 
     tries: int

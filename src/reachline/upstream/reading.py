@@ -17,9 +17,7 @@ from reachline.core.checking import After, Verdict
 from reachline.discovery.naming import DnsSettings, Family
 from reachline.doors.envoy import Cluster, Dns, Type
 from reachline.doors.envoy import read as read_envoy
-from reachline.doors.envoy.fields import Block, Finding, Findings
-from reachline.doors.origin import Path
-from reachline.doors.wording import WIDEST, dotted
+from reachline.doors.envoy.fields import Block, Findings, problem_of
 from reachline.errors import ConfigError, Problem
 from reachline.upstream.checks import Checks
 from reachline.upstream.finding import ads_of, discovery_of
@@ -178,22 +176,6 @@ def _dns(dns: Dns, *, is_logical: bool) -> DnsSettings:
 
 
 def _raise_if_any(found: Findings, document: object, place: str) -> None:
-    problems = [_problem(each, document, place) for each in found if each.is_error]
+    problems = [problem_of(each, document, place) for each in found if each.is_error]
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
-
-
-def _problem(found: Finding, document: object, place: str) -> Problem:
-    value = "" if found.about_key else _shown(document, found.path)
-    return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=found.hint)
-
-
-def _shown(value: object, path: Path) -> str:
-    """What stands at a path, short."""
-    for step in path:
-        try:
-            value = value[step]  # type: ignore[index]  # whatever it is: a step that does not fit is caught
-        except (KeyError, IndexError, TypeError):
-            return ""
-    text = repr(value)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reachline.doors.envoy.cluster import cluster
-from reachline.doors.envoy.fields import Block, Finding, Findings
+from reachline.doors.envoy.fields import Block, Finding, Findings, problem_of
 from reachline.doors.envoy.values import Cluster, Settings
-from reachline.doors.origin import Path, Places
-from reachline.doors.wording import WIDEST, dotted
+from reachline.doors.origin import Places
+from reachline.doors.wording import dotted
 from reachline.errors import ConfigError, Problem
 
 __all__ = ["read"]
@@ -93,23 +93,7 @@ def _json(text: str, name: str) -> _Read:
 def _problem(found: Finding, given: _Read) -> Problem:
     places = given.places
     place = places.text(places.at(found.path, key=found.about_key)) if places.values else places.name
-    value = "" if found.about_key else _shown(given.value, found.path)
-    return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=found.hint)
-
-
-def _shown(value: object, path: Path) -> str:
-    """What stands at a path, short."""
-    for step in path:
-        try:
-            value = value[step]  # type: ignore[index]  # whatever it is: a step that does not fit is caught
-        except (KeyError, IndexError, TypeError):
-            return ""
-    if isinstance(value, Mapping):
-        return "a block"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "a list"
-    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
+    return problem_of(found, given.value, place)
 
 
 def _settings(value: object, found: Findings) -> Settings:

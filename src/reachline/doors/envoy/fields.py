@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from reachline.doors.origin import Path
-from reachline.doors.wording import WIDEST, nearest
+from reachline.doors.wording import WIDEST, dotted, nearest
+from reachline.errors import Problem
 
-__all__ = ["UINT32", "UINT64", "Block", "Finding", "Findings"]
+__all__ = ["UINT32", "UINT64", "Block", "Finding", "Findings", "problem_of"]
 
 UINT32: Final = 2**32 - 1
 UINT64: Final = 2**64 - 1
@@ -58,6 +59,26 @@ class Findings:
 
     def notice(self, path: Path, rule: str, hint: str = "") -> None:
         self.append(Finding(path, rule, hint, about_key=True, is_error=False))
+
+
+def problem_of(found: Finding, document: object, place: str) -> Problem:
+    """The finding about `document` as it is told: at `place`, with what stands there, short."""
+    value = "" if found.about_key else _shown(document, found.path)
+    return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=found.hint)
+
+
+def _shown(value: object, path: Path) -> str:
+    for step in path:
+        try:
+            value = value[step]  # type: ignore[index]  # whatever it is: a step that does not fit is caught
+        except (KeyError, IndexError, TypeError):
+            return ""
+    if isinstance(value, Mapping):
+        return "a block"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "a list"
+    text = "nothing" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
 
 
 class Block:
