@@ -6,7 +6,7 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import grpc
@@ -206,3 +206,77 @@ def test_why_an_address_cannot_be_had_is_said(address: str, rule: str) -> None:
 
 async def _served(address: str) -> None:
     await rpc.serve([address], echo)
+
+
+ECHO = "/test.Further/Echo"
+
+
+async def further(frames: AsyncIterator[bytes], call: rpc.Call) -> AsyncIterator[bytes]:
+    async for frame in frames:
+        if frame == b"away":
+            raise ConnectionError("come again")
+        if frame == b"wrong":
+            raise RemoteProtocolError("what was that?")
+        if frame == b"who":
+            raise PermissionError(f"you are {call.metadata['user-agent'].split('/')[0]}")
+        yield frame[::-1]
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "why"),
+    [
+        (b"away", ConnectionError, "come again"),
+        (b"wrong", RemoteProtocolError, "what was that"),
+        (b"who", RemoteProtocolError, "you are grpc-python-asyncio"),
+    ],
+)
+def test_a_further_service_stands_on_the_agents_port_and_its_errors_are_told(
+    said: bytes, error: type[Exception], why: str, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        server = await rpc.serve([f"unix:{tmp_path}/s"], echo, services={ECHO: further})
+        stream = await rpc.attach(f"unix:{tmp_path}/s", timeout=30, method=ECHO)
+        agent = await rpc.attach(f"unix:{tmp_path}/s", timeout=30)
+        frames, others = stream.frames(), agent.frames()
+        await stream.send(b"abc", 30)
+        await agent.send(b"xy", 30)
+
+        answers = await anext(frames), await anext(others)
+        await stream.send(said, 30)
+        with pytest.raises(error, match=why):
+            await anext(frames)
+
+        assert answers == (b"cba", b"yx")
+        await stream.close()
+        await agent.close()
+        await server.close(0)
+
+    go(work())
+
+
+def test_a_further_service_ends_when_its_peer_does_and_is_finalised_when_the_peer_is_gone(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def waits(frames: AsyncIterator[bytes], _: rpc.Call) -> AsyncIterator[bytes]:
+        try:
+            async for frame in frames:
+                yield frame
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def work() -> None:
+        server = await rpc.serve([f"unix:{tmp_path}/s"], echo, services={ECHO: further, "/test.Other/Waits": waits})
+        stream = await rpc.attach(f"unix:{tmp_path}/s", timeout=30, method=ECHO)
+        await stream.finish(30)
+        other = await rpc.attach(f"unix:{tmp_path}/s", timeout=30, method="/test.Other/Waits")
+        await other.send(b"a", 30)
+        await anext(other.frames())
+
+        await other.close()
+        await ended.wait()
+
+        await stream.close()
+        await server.close(0)
+
+    go(work())

@@ -1,4 +1,4 @@
-"""gRPC for the agent's stream: one method, frames as bytes both ways, options and errors in one place.
+"""gRPC for the agent's stream, and for further ones beside it: frames as bytes both ways, options and errors in one place.
 
 Refuses to know what a frame says. Works over TCP (`host:port`) and Unix sockets (`unix:/path`).
 
@@ -16,10 +16,10 @@ import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 # The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -37,9 +37,11 @@ __all__ = [
     "ATTACH",
     "Attached",
     "Attachment",
+    "Call",
     "Credentials",
     "Server",
     "ServerCredentials",
+    "Service",
     "attach",
     "client_credentials",
     "serve",
@@ -73,6 +75,8 @@ _CHANNEL: Final = (
 )
 _SERVER: Final = (
     *_SHARED,
+    # Agents' frames are bounded before they are sent; a whole configuration may be larger. As much as our own client takes.
+    ("grpc.max_send_message_length", 64 << 20),
     # Twice what is allowed comes in, so that the codec can refuse it by name; gRPC would end the stream without a word to us.
     ("grpc.max_receive_message_length", 2 * MAX_FRAME),
     # Two centers on one port would share its agents by chance; the second one must fail instead.
@@ -282,6 +286,53 @@ class Attachment:
                 yield frame
 
 
+class Call(NamedTuple):
+    """Who makes a call of a further service."""
+
+    peer: str
+    metadata: Mapping[str, str]
+    """What came with it as text; the last of several values of one key."""
+
+
+Service = Callable[[AsyncIterator[bytes], Call], AsyncIterator[bytes]]
+"""One call of a method: an async generator that takes what the peer sends (until it ends its half) and gives what it is sent.
+
+It waits where the peer takes nothing. The call is over when the generator is; it is cancelled when the peer is gone.
+PermissionError, RemoteProtocolError and ConnectionError that it raises are told to the peer, the last as "come again".
+"""
+
+
+async def _heard(context: Any) -> AsyncIterator[bytes]:
+    while (frame := await context.read()) is not grpc.aio.EOF:
+        yield frame
+
+
+def _method(service: Service) -> Any:
+    async def handle(_: Any, context: Any) -> None:
+        said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        try:
+            async with aclosing(service(_heard(context), Call(context.peer(), said))) as answers:  # type: ignore[type-var]
+                async for answer in answers:
+                    await context.write(answer)
+        except PermissionError as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        except RemoteProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except ConnectionError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    return grpc.stream_stream_rpc_method_handler(handle)
+
+
+def _handlers(services: Mapping[str, Service]) -> tuple[Any, ...]:
+    """gRPC's handlers for full method names (`/package.Service/Method`)."""
+    by_service: dict[str, dict[str, Any]] = {}
+    for name, service in services.items():
+        _, package, method = name.split("/")
+        by_service.setdefault(package, {})[method] = _method(service)
+    return tuple(grpc.method_handlers_generic_handler(package, methods) for package, methods in by_service.items())
+
+
 class Server:
     """A listening center. Written by its owner only."""
 
@@ -301,10 +352,11 @@ async def serve(
     *,
     credentials: ServerCredentials | None = None,
     places: Mapping[str, str] = MappingProxyType({}),
+    services: Mapping[str, Service] = MappingProxyType({}),
 ) -> Server:
     """Listen at `addresses` (with TLS, except at Unix sockets); each agent's stream is one call of `attached(transport, peer)`, over when that returns.
 
-    ConfigError says why an address cannot be had; `places` is where addresses stand in a document.
+    `services` are further methods on the same ports, by full name (`/package.Service/Method`). ConfigError says why an address cannot be had; `places` is where addresses stand in a document.
     """
 
     async def handle(_: Any, context: Any) -> None:
@@ -313,7 +365,8 @@ async def serve(
 
     handler: Any = grpc.stream_stream_rpc_method_handler(handle)
     server = grpc.aio.server(options=_SERVER)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+    agents = grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})
+    server.add_generic_rpc_handlers((agents, *_handlers(services)))
     ports = tuple(_bind(server, address, credentials, places.get(address, address)) for address in addresses)
     await server.start()
     return Server(server, ports)
