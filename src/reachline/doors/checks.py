@@ -12,6 +12,7 @@ from typing import Final
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import Effective, Path, effective
 from reachline.doors.limits import RATES, ROUND_TRIPS
+from reachline.doors.listened import listened
 from reachline.doors.outbounds import DIRECT, resolves_here
 from reachline.doors.planning import kinds_known, kinds_of, options_of, why_not
 from reachline.doors.problems import Finding, nearest
@@ -34,6 +35,7 @@ def checked(document: Document) -> Iterator[Finding]:
     yield from _stack(document, ())
     yield from _center(document)
     yield from _regions(document)
+    yield from listened(document)
     for name, cluster in document.clusters.items():
         path = ("clusters", name)
         found = effective(document, name)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import effective, key_of
 from reachline.doors.limits import Limits, RateLimit, RttLimit
+from reachline.doors.listening import Listen
 from reachline.doors.planning import kinds_of
 from reachline.doors.presets import CLASSES, LONG_HAUL, MODES, PRESETS
 from reachline.doors.probing import Probes
@@ -69,6 +70,7 @@ _NAMES: Final[Mapping[type[BaseModel], str]] = {
     Document: "The document",
     Cluster: "clusters.NAME",
     LineSettings: "clusters.NAME.lines.NAME",
+    Listen: "clusters.NAME.listen",
     RegionSettings: "regions.NAME",
     AgentSettings: "agents.NAME",
     LocalitySettings: "agents.NAME.locality",
@@ -86,6 +88,7 @@ def markdown() -> str:
         _block(_NAMES[Cluster], Cluster, skip=Tunable.model_fields),
         _block(_NAMES[LineSettings], LineSettings),
         _schemes(),
+        _block(_NAMES[Listen], Listen),
         _block("For all clusters, or for one", Tunable),
         *_tunable(),
         _beside(

@@ -35,6 +35,7 @@ from reachline.doors.judging import (
     enforced,
 )
 from reachline.doors.limits import Limits, Window
+from reachline.doors.listening import Listens, Xds
 from reachline.doors.origin import Origin
 from reachline.doors.outbounds import Outbound
 from reachline.doors.probe import Settings
@@ -215,6 +216,7 @@ class Tunable(Settings):
     guard: Guard = Field(Guard(), description="How far automation may go.")
     business: Business = Field(Business(), description="What the business's own calls have to say.")
     local_breaker: LocalBreaker = Field(LocalBreaker(), description="The breaker inside each client.")
+    xds: Xds = Field(Xds(), description="How Envoys and gRPC clients connect to lines.")
 
 
 class Cluster(Tunable):
@@ -226,6 +228,9 @@ class Cluster(Tunable):
         ge=0,
         le=1_000,
         description="Business priority, higher first: who is carried when regions do not carry everything. 0 until it is given.",
+    )
+    listen: Listens = Field(
+        (), description="Where Envoys that follow this center take calls for the cluster, each `host:port` or a block."
     )
 
 

@@ -87,7 +87,7 @@ class Api(NamedTuple):
 
 def _bytes(message: Message) -> bytes:
     # The same content is the same bytes, also where it holds maps: versions are made of them.
-    return message.SerializeToString(deterministic=True)
+    return bytes(message.SerializeToString(deterministic=True))
 
 
 def cluster(upstream: Upstream) -> bytes:

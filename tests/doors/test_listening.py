@@ -1,0 +1,74 @@
+"""Where Envoys listen for clusters: what may be written, what clashes, and which lines a data plane cannot use."""
+
+from __future__ import annotations
+
+import pytest
+
+from reachline.doors import reach
+from reachline.doors.listening import Listen
+from reachline.doors.settings import Document
+from reachline.errors import ConfigError
+
+LINES = "lines: ['http://10.0.0.1:80']"
+
+
+def read(text: str) -> Document:
+    return reach.read(text, name="d.yaml", environ={})
+
+
+def problems(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    return "\n".join(str(each) for each in caught.value.problems)
+
+
+def clusters(**more: str) -> str:
+    rows = "".join(f"  {name}:\n    {LINES}\n    listen: {listen}\n" for name, listen in more.items())
+    return f"clusters:\n{rows}"
+
+
+def test_an_address_alone_is_a_block_and_one_block_is_a_list() -> None:
+    document = read(clusters(a="127.0.0.1:9000", b="[{at: '[::1]:9001', hosts: B.example}]"))
+
+    assert document.clusters["a"].listen == (Listen(at="127.0.0.1:9000"),)
+    assert document.clusters["b"].listen[0].hosts == ("b.example",)
+
+
+def test_clusters_share_an_address_by_hosts_and_by_prefix() -> None:
+    at = "at: 127.0.0.1:9000"
+
+    document = read(clusters(a=f"{{{at}}}", b=f"{{{at}, prefix: /b/}}", c=f"{{{at}, hosts: ['*.c.example']}}"))
+
+    assert [each.listen[0].prefix for each in document.clusters.values()] == ["/", "/b", "/"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ("127.0.0.1:9000", "127.0.0.1:9000", "d.yaml:7:13: clusters.b.listen: takes what a takes"),
+        ("{at: 127.0.0.1:9000, protocol: tcp}", "127.0.0.1:9000", "tcp cannot tell callers apart"),
+        ("{at: 127.0.0.1:9000, protocol: tcp, prefix: /x}", "127.0.0.1:9001", "says nothing where bytes are passed on"),
+        ("here:9000", "127.0.0.1:9001", "must be an address of the proxy's machine"),
+        ("127.0.0.1:0", "127.0.0.1:9001", "must have a port"),
+        ("{at: 127.0.0.1:9000, prefix: x}", "127.0.0.1:9001", "must begin with /"),
+        ("{at: 127.0.0.1:9000, hosts: 'a:80'}", "127.0.0.1:9001", "must be a host name without a port"),
+        ("unix:/x", "127.0.0.1:9001", "must be an address of the proxy's machine"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(a: str, b: str, said: str) -> None:
+    assert said in problems(clusters(a=a, b=b))
+
+
+def test_a_line_that_no_data_plane_can_use_is_told_where_an_envoy_listens() -> None:
+    text = "clusters:\n  a:\n    lines:\n      x: tcp://10.0.0.1:1\n      y: {to: 'tcp://10.0.0.1:1', via: 'socks5://10.0.0.9:1'}\n"
+
+    assert read(text).warnings == ()
+    (warning,) = read(text + "    listen: 127.0.0.1:9000\n").warnings
+    assert "clusters.a.lines.y" in str(warning)
+    assert "goes by way of a proxy" in str(warning)
+
+
+def test_a_cluster_without_a_line_that_can_be_used_is_not_listened_for() -> None:
+    assert "has no line that an Envoy can use" in problems(
+        "clusters: {a: {lines: ['icmp://10.0.0.1'], listen: '127.0.0.1:9000'}}"
+    )
