@@ -188,7 +188,7 @@ def clashes(entries: list[Named]) -> Iterator[Clash]:
             written = listen.model_fields_set & {"hosts", "prefix", "timeout", "rewrite_host"}
             for key in sorted(written):
                 yield Clash(
-                    cluster, index, key, "says nothing where bytes are passed on as they come", "protocol: http"
+                    cluster, place, key, "says nothing where bytes are passed on as they come", "protocol: http"
                 )
         if first is not entry and not (is_http and first.is_http):
             rule = f"is an address of {first.cluster} too, and tcp cannot tell callers apart"
