@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from reachline.errors import LocalProtocolError
 
-__all__ = ["EMPTY", "LARGEST", "Rendered", "Resources", "Shelf", "rendered"]
+__all__ = ["EMPTY", "LARGEST", "Differences", "Rendered", "Resources", "Shelf", "differs", "rendered"]
 
 LARGEST: Final = 32 << 20
 """Bytes of one resource: a million endpoints. What is larger is no configuration, and would stop a loop for too long."""
@@ -108,3 +108,34 @@ class Resources:
 
 
 EMPTY: Final = Resources()
+
+
+class Differences:
+    """Names that differ between two shelves, found once for all streams that stand at the same one. On one loop."""
+
+    _KEPT: Final = 8
+    """Pairs: streams stand at the last shelf or at one of a few before it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], tuple[Shelf, Shelf, tuple[str, ...]]] = {}
+
+    def between(self, before: Shelf, after: Shelf) -> tuple[str, ...]:
+        """Names changed, new or gone."""
+        if before is after:
+            return ()
+        key = id(before), id(after)
+        if (kept := self._found.get(key)) is None:
+            old, new = before.by_name, after.by_name
+            # Most resources are the same objects in both, so identity answers first.
+            names = [name for name, one in new.items() if old.get(name) is not one and differs(old.get(name), one)]
+            names += [name for name in old if name not in new]
+            # The shelves are kept beside their ids, so that the ids stay theirs.
+            kept = self._found[key] = before, after, tuple(names)
+            while len(self._found) > self._KEPT:
+                del self._found[next(iter(self._found))]
+        return kept[2]
+
+
+def differs(before: Rendered | None, after: Rendered) -> bool:
+    """Whether `after` is news to who has `before`."""
+    return before is None or before.version != after.version
