@@ -150,6 +150,8 @@ def is_http2(schemes: frozenset[str]) -> bool:
 
 def why_apart(endpoint: Endpoint, outbound: str) -> str:
     """Why neither an Envoy nor a gRPC client can use a line, in words; empty where they can."""
+    if outbound == DIRECT:
+        return _APART.get(endpoint.scheme, "")
     way, _, binding = outbound.partition("?")
     if way != DIRECT:
         return "goes by way of a proxy, which neither Envoy nor gRPC does"

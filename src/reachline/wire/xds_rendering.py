@@ -32,8 +32,8 @@ __all__ = [
     "CONTROL", "Api", "Entrance", "Route", "Secured", "Upstream", "api_listener", "cluster", "listener", "routes",
 ]  # fmt: skip
 
-CONTROL: Final = "reachline"
-"""The name under which a bootstrap knows the center: where access logs go."""
+CONTROL: Final = "_reachline"
+"""The name under which a bootstrap knows the center, which no cluster of a document can have: where access logs go."""
 _ADS: Final = config_source_pb2.ConfigSource(ads={}, resource_api_version="V3")
 _HTTP2: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _MATCH: Final = "envoy.transport_socket_match"

@@ -1,0 +1,492 @@
+"""What data planes are told of clusters: the published weights, as each kind understands them, and nothing made anew in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.listener.v3 import listener_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as manager_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reachline.center.board import Cluster
+from reachline.center.xds.chain import Chain, Form, faults, forms
+from reachline.center.xds.layout import Host
+from reachline.center.xds.rendering import KEPT, Rendering
+from reachline.center.xds.resources import Kind, Resources
+from reachline.core.steer import Steer
+from reachline.doors import reach
+from reachline.members import Address
+from reachline.model import Gate, Health, LineId, Scope, Snapshot, Standing, Version
+from reachline.wire.ads import CDS, EDS, LDS, RDS, Parcel
+from reachline.wire.xds import assignment
+from reachline.wire.xds_assigned import FINE, WEIGHTS_MOST, Assignment, Spot, Told
+from reachline.wire.xds_rendering import Entrance, Route, Upstream
+
+THREE: Final = """
+clusters:
+  shop:
+    lines: {a: "http://10.0.0.1:80", b: "http://10.0.0.2:80", c: "http://10.0.0.3:80"}
+    listen: 127.0.0.1:9000
+"""
+MESSAGES: Final[Mapping[str, Any]] = {
+    CDS: cluster_pb2.Cluster, EDS: endpoint_pb2.ClusterLoadAssignment, LDS: listener_pb2.Listener,
+    RDS: route_pb2.RouteConfiguration,
+}  # fmt: skip
+
+
+class World:
+    """A document, what is published of its clusters, and what was resolved."""
+
+    def __init__(self, text: str) -> None:
+        self.addresses: dict[Host, tuple[str, ...]] = {}
+        self.read(text)
+
+    def read(self, text: str) -> None:
+        document = reach.read(text, name="d.yaml", environ={})
+        self.forms = forms(document)
+        self.clusters = {name: self._cluster(document, name) for name in document.clusters}
+
+    def _cluster(self, document: Any, name: str) -> Cluster:
+        lines = {line.id: line for line in reach.lines(document, name)}
+        standings = tuple(standing(line, base) for line, base in ((each, lines[each].base) for each in lines))
+        snapshot = Snapshot(scope=Scope(cluster=name), version=Version(1, 1), issued_ms=0, standings=standings)
+        rules = reach.rules(document, name)
+        return Cluster(scope=Scope(cluster=name), lines=lines, rules=rules, snapshot=snapshot)
+
+    def stands(self, line: str, weight: int, health: Health = Health.HEALTHY, gate: Gate = Gate.CLOSED) -> None:
+        """One line stands otherwise; all other standings are shared with the last snapshot."""
+        name = line.partition("/")[0]
+        known = self.clusters[name]
+        new = standing(line, weight, health, gate)
+        standings = tuple(new if each.line == line else each for each in known.snapshot.standings)
+        self.clusters[name] = replace(known, snapshot=replace(known.snapshot, standings=standings))
+
+    def told(self, rendering: Rendering) -> Resources:
+        return rendering.update(self.clusters, self.forms, dict(self.addresses))
+
+
+def standing(line: str, weight: int, health: Health = Health.HEALTHY, gate: Gate = Gate.CLOSED) -> Standing:
+    return Standing(
+        line=LineId(line), health=health, gate=gate, step=0, weight=weight, raw_milli=1_000 * weight, score=weight,
+        reason="", window=0, since_ms=0,
+    )  # fmt: skip
+
+
+def message(resources: Resources, type_url: str, name: str) -> Any:
+    found = resources.get(type_url, name)
+    assert found is not None, (type_url, name, list(resources.shelf(type_url).by_name))
+    return MESSAGES[type_url].FromString(found.body)
+
+
+def seen(resources: Resources, cluster: str = "shop") -> dict[str, tuple[int, Health]]:
+    """Weight and health of each locality."""
+    found = message(resources, EDS, cluster)
+    return {
+        each.locality.sub_zone: (each.load_balancing_weight.value, Health(each.lb_endpoints[0].health_status))
+        for each in found.endpoints
+    }
+
+
+# Shares.
+
+
+def test_each_line_is_a_locality_with_the_weight_that_was_published() -> None:
+    world = World(THREE)
+    world.stands("shop/b", 30)
+
+    found = world.told(Rendering(Kind.ENVOY))
+
+    assert seen(found) == {"a": (100, Health.HEALTHY), "b": (30, Health.HEALTHY), "c": (100, Health.HEALTHY)}
+
+
+@pytest.mark.parametrize("gate", [Gate.HALF_OPEN, Gate.RAMP])
+@pytest.mark.parametrize("health", [Health.UNHEALTHY, Health.DEGRADED, Health.HEALTHY])
+def test_trials_and_ramps_get_their_share_as_published(gate: Gate, health: Health) -> None:
+    world = World(THREE)
+    world.stands("shop/a", 5, health, gate)
+
+    assert seen(world.told(Rendering(Kind.ENVOY)))["a"] == (5, Health.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [(Health.UNHEALTHY, Health.UNHEALTHY), (Health.DRAINING, Health.DRAINING), (Health.HEALTHY, Health.UNHEALTHY)],
+)
+def test_who_gets_nothing_stays_known_and_is_unhealthy(health: Health, said: Health) -> None:
+    world = World(THREE)
+    world.stands("shop/a", 0, health, Gate.OPEN)
+
+    assert seen(world.told(Rendering(Kind.ENVOY)))["a"] == (1, said)
+
+
+def test_degraded_is_told_to_who_gives_it_its_weight_all_the_same() -> None:
+    world = World(THREE)
+    world.stands("shop/a", 40, Health.DEGRADED)
+
+    assert seen(world.told(Rendering(Kind.ENVOY)))["a"] == (40, Health.DEGRADED)
+    assert seen(world.told(Rendering(Kind.GRPC)))["a"] == (40, Health.HEALTHY)
+
+
+def test_a_degraded_share_that_whole_percent_would_spoil_is_told_as_healthy() -> None:
+    world = World(THREE)
+    rendering = Rendering(Kind.ENVOY)
+    world.stands("shop/a", 3, Health.DEGRADED)
+    assert seen(world.told(rendering))["a"] == (3, Health.HEALTHY)
+
+    world.stands("shop/a", 40, Health.DEGRADED)
+    assert seen(world.told(rendering))["a"] == (40, Health.DEGRADED)
+
+    world.stands("shop/a", 3, Health.DEGRADED)
+    assert seen(world.told(rendering))["a"] == (3, Health.HEALTHY)
+
+
+def test_degraded_lines_keep_their_share_in_an_envoy_because_priorities_are_split_by_weight() -> None:
+    policy = message(World(THREE).told(Rendering(Kind.ENVOY)), EDS, "shop").policy
+
+    assert policy.weighted_priority_health
+    assert policy.overprovisioning_factor.value == 100
+
+
+def test_regions_get_the_shares_of_the_plan_and_what_it_refuses_is_dropped() -> None:
+    world = World(
+        "clusters: {shop: {lines: {a: {to: 'tcp://10.0.0.1:80', region: r1}, b: {to: 'tcp://10.0.0.2:80', region: r2}}}}"
+    )
+    known = world.clusters["shop"]
+    world.clusters["shop"] = replace(known, steer=Steer(1_000, (("r1", 200), ("r2", 600)), "priority.shed"))
+
+    found = world.told(Rendering(Kind.ENVOY))
+
+    weights = seen(found)
+    assert weights["b"][0] == pytest.approx(3 * weights["a"][0], rel=1e-6)
+    (drop,) = message(found, EDS, "shop").policy.drop_overloads
+    assert (drop.category, drop.drop_percentage.numerator) == ("priority.shed", 200_000)
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30))
+def test_weights_never_sum_to_more_than_xds_allows_and_none_is_rounded_away(weights: list[int]) -> None:
+    lines = ", ".join(f"l{at}: 'tcp://10.0.0.{at + 1}:80'" for at in range(len(weights)))
+    world = World(f"clusters: {{shop: {{lines: {{{lines}}}}}}}")
+    for at, weight in enumerate(weights):
+        world.stands(f"shop/l{at}", weight)
+
+    found = world.told(Rendering(Kind.ENVOY))
+
+    told = seen(found)
+    assert [told[f"l{at}"][1] is Health.HEALTHY for at in range(len(weights))] == [weight > 0 for weight in weights]
+    assert sum(weight for weight, _ in told.values()) <= WEIGHTS_MOST
+    body = found.get(EDS, "shop")
+    assert body is not None
+    assert assignment(Parcel(EDS, body.body, "shop")).error == ""
+
+
+# Who is told of which lines.
+
+
+ZONES: Final = """
+clusters:
+  shop:
+    lines:
+      a: {to: "tcp://10.0.0.1:80", from: [az1, az2]}
+      b: {to: "tcp://10.0.0.2:80", from: [az1]}
+      c: "tcp://10.0.0.3:80"
+agents: {one: {locality: {zone: az1}}, two: {locality: {zone: az2}}}
+"""
+
+
+def test_clients_of_a_zone_are_told_what_is_seen_from_there() -> None:
+    world = World(ZONES)
+    world.stands("shop/a@az1", 20)
+
+    assert {name: weight for name, (weight, _) in seen(world.told(Rendering(Kind.ENVOY, "az1"))).items()} == {
+        "a@az1": 20, "b@az1": 100, "c": 100,
+    }  # fmt: skip
+    assert list(seen(world.told(Rendering(Kind.ENVOY, "az2")))) == ["a@az2", "c"]
+
+
+def test_clients_of_a_zone_without_lines_are_told_all_and_one_endpoint_once() -> None:
+    world = World(ZONES.replace('c: "tcp://10.0.0.3:80"', ""))
+    world.stands("shop/a@az1", 20)
+
+    assert seen(world.told(Rendering(Kind.GRPC, "az9"))) == {
+        "a@az1": (120, Health.HEALTHY), "b@az1": (100, Health.HEALTHY),
+    }  # fmt: skip
+
+
+def test_lines_by_way_of_a_proxy_or_an_own_source_are_left_out_and_said() -> None:
+    world = World(
+        "clusters: {shop: {lines: {a: 'tcp://10.0.0.1:80', b: {to: 'tcp://10.0.0.1:80', via: 'socks5://10.0.0.9:1'},"
+        " c: {to: 'tcp://10.0.0.1:80', source: 10.0.0.7}, d: 'icmp://10.0.0.1'}}}"
+    )
+    rendering = Rendering(Kind.ENVOY)
+
+    assert list(seen(world.told(rendering))) == ["a"]
+    said = "\n".join(rendering.notes()["shop"])
+    assert "shop/b is not told: goes by way of a proxy" in said
+    assert "shop/c is not told: leaves by an address" in said
+    assert "shop/d is not told: answers echo requests" in said
+
+
+def test_a_cluster_without_any_line_for_data_planes_is_not_offered() -> None:
+    found = World("clusters: {shop: {lines: ['icmp://10.0.0.1']}}").told(Rendering(Kind.GRPC))
+
+    assert not any(shelf.by_name for shelf in found.shelves.values())
+
+
+# Names.
+
+
+NAMED: Final = "clusters: {shop: {lines: {a: 'http://a.example', b: 'http://10.0.0.2'}, listen: '127.0.0.1:9000'}}"
+
+
+def test_a_line_with_a_name_has_all_its_addresses_in_one_locality_and_they_share_its_weight() -> None:
+    world = World(NAMED)
+    world.addresses[Host("a.example")] = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
+
+    a, _ = message(world.told(Rendering(Kind.ENVOY)), EDS, "shop").endpoints
+
+    assert [each.endpoint.address.socket_address.address for each in a.lb_endpoints] == [
+        "10.0.1.1",
+        "10.0.1.2",
+        "10.0.1.3",
+    ]
+    assert {each.endpoint.hostname for each in a.lb_endpoints} == {"a.example"}
+    assert sum(each.load_balancing_weight.value for each in a.lb_endpoints) == FINE * a.load_balancing_weight.value
+
+
+def test_a_name_without_an_address_is_left_out_until_it_has_one() -> None:
+    world = World(NAMED)
+    rendering = Rendering(Kind.ENVOY)
+    assert list(seen(world.told(rendering))) == ["b"]
+    assert "has no address yet" in rendering.notes()["shop"][0]
+
+    world.addresses[Host("a.example")] = ("10.0.1.1",)
+
+    assert list(seen(world.told(rendering))) == ["a", "b"]
+    assert rendering.notes() == {}
+
+
+def test_a_cluster_that_would_become_empty_keeps_its_last_endpoints_and_says_so() -> None:
+    world = World(THREE)
+    rendering = Rendering(Kind.ENVOY)
+    world.stands("shop/b", 7)
+    before = world.told(rendering)
+
+    world.read("clusters: {shop: {lines: {a: {to: 'http://10.0.0.1:80', via: 'socks5://10.0.0.9:1'}}}}")
+    after = world.told(rendering)
+
+    assert after.get(EDS, "shop") is before.get(EDS, "shop")
+    assert KEPT in rendering.notes()["shop"]
+    world.read(THREE)
+    assert seen(world.told(rendering))["b"] == (100, Health.HEALTHY)
+    assert rendering.notes() == {}
+
+
+def test_a_cluster_that_left_the_document_is_gone() -> None:
+    world = World(THREE + "  other: {lines: ['tcp://10.0.0.9:1']}\n")
+    rendering = Rendering(Kind.ENVOY)
+    world.told(rendering)
+
+    world.read(THREE)
+
+    assert list(world.told(rendering).shelf(CDS).by_name) == ["shop"]
+
+
+# Clusters.
+
+
+def test_an_envoy_panics_never_and_splits_by_localities() -> None:
+    found = message(World(THREE).told(Rendering(Kind.ENVOY)), CDS, "shop")
+
+    assert found.common_lb_config.HasField("healthy_panic_threshold")
+    assert found.common_lb_config.healthy_panic_threshold.value == 0
+    assert found.common_lb_config.HasField("locality_weighted_lb_config")
+    assert found.eds_cluster_config.eds_config.HasField("ads")
+    assert found.connect_timeout.ToSeconds() == 1
+    assert not found.HasField("lrs_server")
+
+
+def test_grpc_clients_are_asked_to_report_to_who_told_them() -> None:
+    found = message(World(THREE).told(Rendering(Kind.GRPC)), CDS, "shop")
+
+    assert found.lrs_server.HasField("self")
+
+
+def test_tls_is_spoken_to_each_line_by_its_own_name_and_checked() -> None:
+    world = World("clusters: {shop: {lines: {a: 'https://a.example', b: 'https://10.0.0.2', c: 'http://10.0.0.3'}}}")
+    world.addresses[Host("a.example")] = ("10.0.1.1",)
+    found = world.told(Rendering(Kind.ENVOY))
+
+    matches = message(found, CDS, "shop").transport_socket_matches
+    assert [each.name for each in matches] == ["10.0.0.2", "a.example", "plain"]
+    context = tls_pb2.UpstreamTlsContext.FromString(matches[1].transport_socket.typed_config.value)
+    validation = context.common_tls_context.validation_context
+    assert context.sni == "a.example"
+    assert validation.trusted_ca.filename == "/etc/ssl/certs/ca-certificates.crt"
+    assert [each.matcher.exact for each in validation.match_typed_subject_alt_names] == ["a.example"]
+    wanted = [
+        dict(each.lb_endpoints[0].metadata.filter_metadata.get("envoy.transport_socket_match", {}))
+        for each in message(found, EDS, "shop").endpoints
+    ]
+    assert wanted == [{"tls": "a.example"}, {"tls": "10.0.0.2"}, {}]
+    assert not message(world.told(Rendering(Kind.GRPC)), CDS, "shop").transport_socket_matches
+
+
+# Listeners and routes.
+
+
+def managed(listener: Any) -> Any:
+    (chain,) = listener.filter_chains
+    return manager_pb2.HttpConnectionManager.FromString(chain.filters[0].typed_config.value)
+
+
+def test_an_envoy_listens_where_the_document_says_and_leads_to_the_cluster() -> None:
+    found = World(THREE).told(Rendering(Kind.ENVOY))
+
+    listener = message(found, LDS, "127.0.0.1:9000")
+    assert (listener.address.socket_address.address, listener.address.socket_address.port_value) == ("127.0.0.1", 9000)
+    assert managed(listener).rds.route_config_name == "127.0.0.1:9000"
+    (virtual,) = message(found, RDS, "127.0.0.1:9000").virtual_hosts
+    assert (list(virtual.domains), virtual.routes[0].match.prefix, virtual.routes[0].route.cluster) == (
+        ["*"],
+        "/",
+        "shop",
+    )
+
+
+def test_clusters_share_a_listener_by_host_and_prefix_and_the_longest_prefix_counts() -> None:
+    at = "at: 127.0.0.1:9000"
+    rows = {
+        "a": f"{{{at}}}", "b": f"{{{at}, prefix: /b}}", "c": f"{{{at}, prefix: /b/c, hosts: [c.example, d.example]}}",
+    }  # fmt: skip
+    text = "".join(
+        f"  {name}:\n    lines: ['http://10.0.0.1']\n    listen: {listen}\n" for name, listen in rows.items()
+    )
+
+    found = World(f"clusters:\n{text}").told(Rendering(Kind.ENVOY))
+
+    said = {
+        host.domains[0]: [
+            (each.match.path_separated_prefix or each.match.prefix, each.route.cluster) for each in host.routes
+        ]
+        for host in message(found, RDS, "127.0.0.1:9000").virtual_hosts
+    }
+    rest = [("/b", "b"), ("/", "a")]
+    assert said == {"*": rest, "c.example": [("/b/c", "c"), *rest], "d.example": [("/b/c", "c"), *rest]}
+
+
+def test_lines_that_speak_no_http_are_passed_on_as_bytes() -> None:
+    found = World(THREE.replace("http://", "tcp://")).told(Rendering(Kind.ENVOY))
+
+    (chain,) = message(found, LDS, "127.0.0.1:9000").filter_chains
+    assert tcp_proxy_pb2.TcpProxy.FromString(chain.filters[0].typed_config.value).cluster == "shop"
+    assert not found.shelf(RDS).by_name
+
+
+def test_grpc_lines_are_spoken_to_by_http2_and_their_streams_last() -> None:
+    found = World(THREE.replace("http://", "grpc://")).told(Rendering(Kind.ENVOY))
+
+    assert list(message(found, CDS, "shop").typed_extension_protocol_options)
+    route = message(found, RDS, "127.0.0.1:9000").virtual_hosts[0].routes[0].route
+    assert route.HasField("timeout")
+    assert route.timeout.ToMilliseconds() == 0
+
+
+def test_a_grpc_client_finds_each_cluster_under_its_name() -> None:
+    found = World(THREE).told(Rendering(Kind.GRPC))
+
+    assert list(found.shelf(LDS).by_name) == ["shop"]
+    manager = manager_pb2.HttpConnectionManager.FromString(message(found, LDS, "shop").api_listener.api_listener.value)
+    assert manager.rds.route_config_name == "shop"
+    assert message(found, RDS, "shop").virtual_hosts[0].routes[0].route.cluster == "shop"
+
+
+def test_proxies_log_to_the_center_where_they_are_asked_to() -> None:
+    quiet, asked = Rendering(Kind.ENVOY), Rendering(Kind.ENVOY, logs_access=True)
+    world = World(THREE)
+
+    assert not managed(message(world.told(quiet), LDS, "127.0.0.1:9000")).access_log
+    assert managed(message(world.told(asked), LDS, "127.0.0.1:9000")).access_log
+
+
+def test_what_does_not_fit_together_is_found() -> None:
+    routes = {"r": (("*", (Route("gone"),)),)}
+    chain = Chain(
+        {"a": Upstream("a", 1)},
+        {"l": Entrance("l", Address("::", 1), ""), "t": Entrance("t", Address("::", 2), "no")},
+        routes,
+    )
+
+    assert sorted(faults(chain, ["b"])) == [
+        "assignment b is of no cluster", "cluster a has no assignment", "listener l has no routes",
+        "listener t leads to no, which is no cluster", "routes r lead to gone, which is no cluster",
+    ]  # fmt: skip
+
+
+# What is made anew.
+
+
+def test_nothing_new_is_the_same_object() -> None:
+    world, rendering = World(THREE), Rendering(Kind.ENVOY)
+
+    assert world.told(rendering) is world.told(rendering)
+
+
+def test_a_weight_that_changed_makes_one_piece_of_one_assignment_anew() -> None:
+    world, rendering = World(THREE + "  other: {lines: ['tcp://10.0.0.9:1']}\n"), Rendering(Kind.ENVOY)
+    before = world.told(rendering)
+    made = rendering.encoded("shop")
+
+    world.stands("shop/b", 30)
+    after = world.told(rendering)
+
+    assert rendering.encoded("shop") == made + 1
+    assert after.get(EDS, "shop") is not before.get(EDS, "shop")
+    assert after.get(EDS, "other") is before.get(EDS, "other")
+    assert all(after.shelf(url) is before.shelf(url) for url in (CDS, LDS, RDS))
+
+
+names = st.text("abcdefgh-", min_size=1, max_size=150)
+spots = st.builds(
+    Spot, names, st.lists(st.tuples(st.sampled_from(["10.0.0.1", "2001:db8::1"]), st.integers(1, 65_535)), min_size=1, max_size=3).map(tuple),
+    st.sampled_from(["", "r1"]), st.sampled_from(["", "az1"]), st.sampled_from(["", "a.example"]), st.booleans(),
+)  # fmt: skip
+said = st.builds(Told, st.integers(0, 70_000_000), st.sampled_from([Health.HEALTHY, Health.UNHEALTHY, Health.DEGRADED]))
+
+
+@given(st.lists(st.lists(st.tuples(spots, said), max_size=6), min_size=1, max_size=4))
+def test_an_assignment_in_pieces_is_what_a_whole_message_would_be(rounds: list[list[tuple[Spot, Told]]]) -> None:
+    kept = Assignment("c")
+    for rows in rounds:
+        body = kept.body(tuple(spot for spot, _ in rows), [told for _, told in rows])
+
+    assert body == Assignment("c").body(tuple(spot for spot, _ in rows), [told for _, told in rows])
+    found = endpoint_pb2.ClusterLoadAssignment.FromString(body)
+    assert [
+        (each.locality.sub_zone, each.locality.region, each.locality.zone, each.load_balancing_weight.value)
+        for each in found.endpoints
+    ] == [(spot.name, spot.region, spot.zone, told.weight or 1) for spot, told in rows]
+    assert [
+        [
+            (end.endpoint.address.socket_address.address, end.endpoint.address.socket_address.port_value)
+            for end in each.lb_endpoints
+        ]
+        for each in found.endpoints
+    ] == [list(spot.addresses) for spot, _ in rows]
+    assert [each.lb_endpoints[0].health_status for each in found.endpoints] == [told.health.value for _, told in rows]
+
+
+def test_forms_are_what_the_document_says() -> None:
+    text = THREE + "xds: {connect_timeout: 250ms, verify: false}\n"
+
+    assert World(text).forms["shop"] == Form(
+        0.25, "/etc/ssl/certs/ca-certificates.crt", False, World(THREE).forms["shop"].listens
+    )
