@@ -1,0 +1,45 @@
+"""Who may send evidence. As everywhere in the center: a token where one is asked for, TLS as the port has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from reachline.center.api.guard import shows
+from reachline.center.roster import Roster
+from reachline.errors import RemoteProtocolError
+from reachline.model import Seconds, VantageId
+from reachline.net.rpc import Call
+from reachline.wire.telling import Teller
+
+__all__ = ["admit", "bearer", "first"]
+
+_FIRST: Final[Seconds] = 5.0
+"""Who opens a stream says at once who it is; who does not holds it for nothing."""
+
+
+async def first(frames: AsyncIterator[bytes]) -> bytes:
+    """The first message of a stream; RemoteProtocolError where none comes in time."""
+    try:
+        async with asyncio.timeout(_FIRST):
+            return await anext(frames)
+    except (TimeoutError, StopAsyncIteration):
+        raise RemoteProtocolError(f"no message within {_FIRST:.0f} s") from None
+
+
+def bearer(call: Call) -> str:
+    """The token that a stream was opened with, or empty text."""
+    kind, _, value = call.metadata.get("authorization", "").partition(" ")
+    return value.strip() if kind.lower() == "bearer" else ""
+
+
+def admit(call: Call, teller: Teller, roster: Roster, token: str) -> None:
+    """Returns where a data plane's calls are taken: it shows the token the document gives its node id among the agents, or else
+    the center's, which SDKs show too. PermissionError says which is missing.
+    """
+    said = call.metadata.get("authorization", "")
+    own = roster.token(VantageId(teller.id))
+    if (asked := own or token) and not shows(said, asked):
+        whose = f"its own, as agent {teller.id!r} of the document" if own else "the center's"
+        raise PermissionError(f"node {teller.id!r} did not give its token ({whose}): metadata authorization: Bearer …")

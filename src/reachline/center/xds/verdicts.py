@@ -1,0 +1,200 @@
+"""An Envoy as a vantage: what it is asked to probe of an agent's plan, and what its verdicts are as readings. Pure.
+
+It says of an endpoint only whether the last probe went well, each time it reports. One such word, at the probe's own pace, is one
+attempt; their windows are kept here as an agent keeps its own. No round trip, no packets: weaker evidence (quality 1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from reachline.doors.addresses import parse_target
+from reachline.errors import ConfigError
+from reachline.model import Counts, Health, Kind, LineId, Reading
+from reachline.talk import build
+from reachline.talk.http import HttpProbe
+from reachline.talk.secure import Secure
+from reachline.talk.tcp import TcpProbe
+from reachline.wire.frame import Detail, LinePlan, Plan, ProbePlan, Report
+from reachline.wire.hds import Ask, Asked, Secured, Verdict
+
+__all__ = ["Asking", "Verdicts", "asking"]
+
+_SOONEST_MS: Final = 500
+"""Reports no oftener than the judge's shortest tick…"""
+_LATEST_MS: Final = 10_000
+"""…and no rarer than the default heartbeat."""
+_SLACK: Final = 10
+"""A probe's verdict is a new one a tenth of its interval early: timers of two processes drift."""
+_ROUNDS: Final = 3
+_RECENT: Final = 5
+"""As many as a reading tells of (`model.Reading`)."""
+_WELL: Final = frozenset({Health.HEALTHY, Health.DEGRADED})
+_SILENT: Final = frozenset({Health.UNKNOWN, Health.DRAINING})
+"""Not probed yet, or not meant to be judged."""
+_UNTOLD: Final = Detail(error="HDS says that the probe failed, not how")
+
+
+class _Watched(NamedTuple):
+    line: LineId
+    plan: ProbePlan
+
+
+class Asking(NamedTuple):
+    """What an Envoy is asked."""
+
+    asks: tuple[Ask, ...]
+    every_ms: int
+    watched: Mapping[str, _Watched]
+    """By the name that its verdicts come under."""
+    excuses: tuple[Report, ...]
+    """For people, in the place of readings that will not come."""
+
+
+def asking(plan: Plan, addresses: Mapping[LineId, Sequence[tuple[str, int]]]) -> Asking:
+    """An agent's plan (HTTP and TCP kinds only) as an Envoy can carry it out; `addresses` are those of lines reached directly."""
+    asks: list[Ask] = []
+    watched: dict[str, _Watched] = {}
+    excuses: list[Report] = []
+    for line in plan.lines:
+        at = tuple(addresses.get(LineId(line.line), ()))
+        for probe in line.probes:
+            found = _excuse(line, at) or _ask(line, probe, at)
+            if isinstance(found, str):
+                excuses.append(
+                    Report(line=line.line, reading=Reading(probe.kind, void=True), detail=Detail(error=found))
+                )
+            else:
+                asks.append(found)
+                watched[found.name] = _Watched(LineId(line.line), probe)
+    fastest = min((ask.interval_ms for ask in asks), default=plan.heartbeat_ms)
+    every_ms = min(max(min(plan.heartbeat_ms, fastest), _SOONEST_MS), _LATEST_MS)
+    return Asking(tuple(asks), every_ms, watched, tuple(excuses))
+
+
+def _excuse(line: LinePlan, at: Sequence[tuple[str, int]]) -> str:
+    if line.via != "direct" or line.source or line.interface:
+        return "an Envoy cannot leave by this line's proxy, source or interface; agents can"
+    return "" if at else "its name has no address yet"
+
+
+def _ask(line: LinePlan, probe: ProbePlan, at: tuple[tuple[str, int], ...]) -> Ask | str:
+    """The check, or why an Envoy cannot make it."""
+    endpoint = parse_target(line.target)
+    try:
+        said = build(probe.kind, endpoint, probe.options)
+    except ConfigError as error:
+        return f"cannot be asked of an Envoy: {error}"[:300]
+    name = f"{line.line} {probe.kind.value}"
+    match said:
+        case HttpProbe() if said.asked.body:
+            return "an Envoy sends no body with its checks"
+        case HttpProbe():
+            # How long a body is, is said for there is none.
+            headers = tuple(each for each in said.asked.headers if each[0].lower() != "content-length")
+            request = said.asked._replace(headers=headers)
+            http = Asked(request=request, expect=said.expect, body=said.body, is_second=said.is_second)
+            return Ask(
+                name=name, addresses=at, interval_ms=probe.interval_ms, timeout_ms=probe.timeout_ms, http=http,
+                secured=_secured(said.secure),
+            )  # fmt: skip
+        case TcpProbe():
+            return Ask(
+                name=name, addresses=at, interval_ms=probe.interval_ms, timeout_ms=probe.timeout_ms,
+                send=said.send, receive=said.expect, secured=_secured(said.secure),
+            )  # fmt: skip
+        case _:
+            return f"an Envoy cannot probe {probe.kind.value}"
+
+
+def _secured(secure: Secure | None) -> Secured | None:
+    return None if secure is None else Secured(secure.server_name, secure.alpn)
+
+
+@dataclass(slots=True)
+class _Window:
+    """The verdicts on one line by one kind."""
+
+    plan: ProbePlan
+    rounds: deque[tuple[int, int, int, int]]
+    """When, and of its addresses how many were ok, timed out, failed."""
+    health: dict[tuple[str, int], Health] = field(default_factory=dict)
+    fresh_ok: int = 0
+    fresh_failed: int = 0
+
+    def take(self, said: Mapping[tuple[str, int], Health], now_ms: int) -> None:
+        """What one report says: a new round where the probe was due again, or says something else."""
+        known = {at: health for at, health in said.items() if health not in _SILENT}
+        interval_ms = self.plan.interval_ms
+        is_due = not self.rounds or now_ms - self.rounds[-1][0] >= interval_ms - interval_ms // _SLACK
+        if known and (is_due or known != self.health):
+            ok = sum(health in _WELL for health in known.values())
+            late = sum(health is Health.TIMEOUT for health in known.values())
+            self.rounds.append((now_ms, ok, late, len(known) - ok - late))
+            self.fresh_ok += ok
+            self.fresh_failed += len(known) - ok
+            self.health = known
+        while self.rounds and now_ms - self.rounds[0][0] > self.plan.max_age_ms:
+            self.rounds.popleft()
+
+    def reading(self, now_ms: int) -> Reading:
+        """The window as it is now."""
+        rounds, kind = self.rounds, self.plan.kind
+        ok, late, failed = (sum(each[column] for each in rounds) for column in (1, 2, 3))
+        is_http = kind is Kind.HTTP
+        newest = [bad for _, well, *others in rounds for bad in (*(0,) * well, *(1,) * sum(others))][-_RECENT:]
+        last = list(rounds)[-_ROUNDS:]
+        found = Reading(
+            kind=kind,
+            counts=Counts(ok=ok, late=late, errors=failed if is_http else 0, refused=0 if is_http else failed),
+            rounds=len(last),
+            rounds_ok=sum(1 for each in last if each[1]),
+            recent=len(newest) if is_http else 0,
+            recent_bad=sum(newest) if is_http else 0,
+            fresh_ok=self.fresh_ok,
+            fresh_failed=self.fresh_failed,
+            covered_ms=now_ms - rounds[0][0] if rounds else 0,
+            quality=1,
+        )
+        self.fresh_ok = self.fresh_failed = 0
+        return found
+
+
+class Verdicts:
+    """The windows of one Envoy. Written by the stream that hears it."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+        self._watched: Mapping[str, _Watched] = {}
+
+    def ask(self, asking: Asking) -> None:
+        """Other checks are asked from here on; windows of those that stay as they were are kept."""
+        self._watched = asking.watched
+        self._windows = {
+            name: known
+            for name, known in self._windows.items()
+            if name in asking.watched and known.plan == asking.watched[name].plan
+        }
+
+    def take(self, verdicts: Iterable[Verdict], now_ms: int) -> tuple[list[Report], int]:
+        """A report's verdicts as readings, each line's together, and how many were of nothing that was asked."""
+        said: dict[str, dict[tuple[str, int], Health]] = {}
+        unknown = 0
+        for name, address, port, health in verdicts:
+            if name in self._watched:
+                said.setdefault(name, {})[address, port] = health
+            else:
+                unknown += 1
+        found: list[Report] = []
+        for name, healths in said.items():
+            line, plan = self._watched[name]
+            window = self._windows.get(name) or _Window(plan, deque(maxlen=plan.window))
+            self._windows[name] = window
+            window.take(healths, now_ms)
+            if window.rounds:
+                detail = Detail() if set(window.health.values()) <= _WELL else _UNTOLD
+                found.append(Report(line=line, reading=window.reading(now_ms), detail=detail))
+        return sorted(found, key=lambda report: report.line), unknown

@@ -1,0 +1,189 @@
+"""Access logs (ALS): every call an Envoy made, as it ended. Messages -> values; needs the extra `xds`.
+
+The one source of a line's true latency that asks nothing of the upstream. Which flag means what is decided here; whose line it
+was, and what is slow, is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from reachline.wire.telling import Teller, microseconds, read, teller_of
+
+try:
+    from envoy.data.accesslog.v3 import accesslog_pb2
+    from envoy.service.accesslog.v3 import als_pb2
+except ImportError as missing:
+    raise ImportError(
+        f"xDS needs the extra `xds`: pip install 'reachline[xds]' ({missing.name} is missing)"
+    ) from missing
+
+__all__ = ["METHOD", "Call", "End", "Logged", "decode"]
+
+METHOD: Final = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
+
+
+class End(Enum):
+    """How a call ended, as far as the line is concerned."""
+
+    OK = 0
+    FAILED = 1
+    """Not connected, or cut off by the other side."""
+    LATE = 2
+    ERROR = 3
+    """Answered with a 5xx."""
+
+
+class Call(NamedTuple):
+    """One call that reached for an endpoint."""
+
+    cluster: str
+    address: str
+    port: int
+    end: End
+    took_us: int
+    """Until the first byte of the answer; 0: not known."""
+    lasted_us: int
+    """From its first byte to its last, in any direction."""
+    is_own: bool
+    """One attempt, as the router's own log (`upstream_log`) tells it; else a whole request, of whose attempts only the last."""
+
+
+class Logged(NamedTuple):
+    """One message. `teller` is said by the first of a stream only."""
+
+    teller: Teller | None
+    calls: tuple[Call, ...]
+    skipped: int
+    """Entries of calls that never reached for an endpoint, that the client gave up, or that go on still."""
+
+
+_FAILED: Final = frozenset(
+    {
+        "upstream_connection_failure",
+        "upstream_remote_reset",
+        "upstream_connection_termination",
+        "upstream_protocol_error",
+    }
+)
+_LATE: Final = frozenset({"upstream_request_timeout", "upstream_max_stream_duration_reached"})
+_MARKS: Final = frozenset({"upstream_retry_limit_exceeded", "delay_injected"})
+"""Flags that say nothing by themselves: the status of the answer does."""
+_TYPES = accesslog_pb2.AccessLogType
+_WHOLE: Final = frozenset({_TYPES.NotSet, _TYPES.DownstreamEnd, _TYPES.TcpConnectionEnd})
+_OWN: Final = frozenset({_TYPES.UpstreamEnd})
+_ENDED: Final = _WHOLE | _OWN
+"""Entries of calls that go on still have other types."""
+_SERVER_ERROR: Final = 500
+
+
+def decode(data: bytes) -> Logged:
+    """What an Envoy logged; RemoteProtocolError where it cannot be read."""
+    message = read(als_pb2.StreamAccessLogsMessage, data)
+    identifier = message.identifier
+    teller = teller_of(identifier.node) if identifier.HasField("node") else None
+    requests, connections = message.http_logs.log_entry, message.tcp_logs.log_entry
+    calls = (*_requests(requests), *_connections(connections))
+    return Logged(teller, calls, len(requests) + len(connections) - len(calls))
+
+
+def _requests(entries: Iterable[Any]) -> Iterator[Call]:
+    flagged, placed = _Flagged(), _Placed()
+    for entry in entries:
+        common = entry.common_properties
+        if common.access_log_type not in _ENDED or common.intermediate_log_entry:
+            continue
+        found = flagged.end(common.response_flags)
+        if found is _BY_STATUS:
+            status = entry.response.response_code.value
+            found = None if not status else _ERROR if status >= _SERVER_ERROR else _OK
+        if found is not None and (at := placed.at(common.upstream_remote_address)):
+            took_us = _took(common) if found is _OK else 0
+            yield _called(common, at, found, took_us)
+
+
+def _connections(entries: Iterable[Any]) -> Iterator[Call]:
+    """Of a connection only its beginning is judged: how it ends is the client's business as much as the line's.
+
+    Nor is it timed: how long a peer thinks before it speaks is no round trip.
+    """
+    placed = _Placed()
+    for entry in entries:
+        common = entry.common_properties
+        if common.access_log_type not in _ENDED or common.intermediate_log_entry:
+            continue
+        found = End.FAILED if common.response_flags.upstream_connection_failure else _OK
+        if at := placed.at(common.upstream_remote_address):
+            yield _called(common, at, found, 0)
+
+
+def _called(common: Any, at: tuple[str, int], end: End, took_us: int) -> Call:
+    address, port = at
+    lasted_us, is_own = microseconds(common.duration), common.access_log_type in _OWN
+    return Call(common.upstream_cluster, address, port, end, took_us, lasted_us, is_own)
+
+
+def _took(common: Any) -> int:
+    """From the whole request to the first byte of its answer, in microseconds: connecting is in it, a slow client is not.
+
+    Where the request was tried before, or the answer began before the request was whole, from its first byte on the connection.
+    """
+    first = microseconds(common.time_to_first_upstream_rx_byte)
+    whole = microseconds(common.time_to_last_rx_byte)
+    if common.upstream_request_attempt_count > 1 or whole > first:
+        whole = microseconds(common.time_to_first_upstream_tx_byte)
+    return max(0, first - whole)
+
+
+class _ByStatus(Enum):
+    """No flag says how the call ended."""
+
+    ASK = 0
+
+
+_BY_STATUS: Final = _ByStatus.ASK
+_OK: Final = End.OK
+_ERROR: Final = End.ERROR
+
+
+class _Flagged:
+    """What flags say of a call, each combination looked at once a message: they are few, and mostly none."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, End | _ByStatus | None] = {b"": _BY_STATUS}
+
+    def end(self, flags: Any) -> End | _ByStatus | None:
+        """How it ended; None: nothing is learnt of the line, for it was Envoy's own doing, or the client's."""
+        key = flags.SerializeToString()
+        if key not in self._known:
+            self._known[key] = _ended({each.name for each, _ in flags.ListFields()})
+        return self._known[key]
+
+
+class _Placed:
+    """Addresses, each read once a message: an Envoy has few endpoints and many calls."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[str, int] | None] = {b"": None}
+
+    def at(self, address: Any) -> tuple[str, int] | None:
+        """Address and port; None where the call never got so far as to choose one."""
+        key = address.SerializeToString()
+        if key not in self._known:
+            socket = address.socket_address
+            self._known[key] = (socket.address, socket.port_value) if socket.address else None
+        return self._known[key]
+
+
+def _ended(flags: set[str]) -> End | _ByStatus | None:
+    if flags & _FAILED:
+        return End.FAILED
+    if flags & _LATE:
+        return End.LATE
+    return None if flags - _MARKS else _BY_STATUS

@@ -1,0 +1,214 @@
+"""What an Envoy is asked to probe, and its verdicts as readings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reachline.center.xds.verdicts import Asking, Verdicts, asking
+from reachline.core.rules import Rules
+from reachline.core.zone import verdict
+from reachline.doors import reach
+from reachline.model import Counts, Health, LineId, Locality, VantageId, Zone
+from reachline.wire.frame import Plan
+from reachline.wire.hds import Verdict
+
+A = LineId("payments/a")
+AT = ("10.0.0.1", 443)
+DOCUMENT = """
+clusters:
+  payments:
+    probes: {PROBES}
+    lines: {a: LINE}
+"""
+
+
+def plan(line: str = '"tcp://10.0.0.1:443"', probes: str = "tcp: 5s") -> Plan:
+    document = reach.read(DOCUMENT.replace("LINE", line).replace("PROBES", probes), name="test", environ={})
+    return reach.plan(document, agent="envoy-1", locality=Locality(), number=1)
+
+
+def asked(
+    line: str = '"tcp://10.0.0.1:443"', probes: str = "tcp: 5s", at: tuple[tuple[str, int], ...] = (AT,)
+) -> Asking:
+    return asking(plan(line, probes), {A: at})
+
+
+# -- what is asked --------------------------------------------------------------------------------------------------------
+
+
+def test_a_tcp_line_is_connected_to_at_its_own_pace_and_reported_as_often() -> None:
+    found = asked()
+
+    (ask,) = found.asks
+    assert (ask.name, ask.addresses, ask.interval_ms, ask.http) == ("payments/a tcp", (AT,), 5_000, None)
+    assert found.every_ms == 5_000
+
+
+def test_an_http_line_is_asked_with_the_documents_request() -> None:
+    probes = "tcp: off, http: {every: 2s, path: /ready, host: a.example, expect: 2xx, headers: {X-Key: abc}}"
+    found = asked('"http://10.0.0.1:8080"', probes, (("10.0.0.1", 8080),))
+
+    (ask,) = [one for one in found.asks if one.http is not None]
+    assert ask.http is not None
+    assert (ask.http.request.path, ask.http.request.authority) == ("/ready", "a.example")
+    assert ("X-Key", "abc") in ask.http.request.headers
+    assert ask.http.expect == ((200, 299),)
+    assert "abc" not in repr(ask), "headers are secrets"
+
+
+def test_https_is_spoken_with_the_lines_name() -> None:
+    found = asked('"https://a.example/healthz"', "tcp: off, http: 5s", (("10.0.0.1", 443),))
+
+    (ask,) = [one for one in found.asks if one.http is not None]
+    assert ask.secured is not None
+    assert ask.secured.name == "a.example"
+
+
+@pytest.mark.parametrize(
+    ("line", "probes", "at", "why"),
+    [
+        ('{to: "tcp://10.0.0.1:443", via: "socks5://10.0.0.9:1080"}', "tcp: 5s", (AT,), "proxy"),
+        ('"tcp://a.example:443"', "tcp: 5s", (), "no address yet"),
+        ('"http://10.0.0.1"', "tcp: off, http: {every: 5s, method: POST, data: abc}", (AT,), "no body"),
+    ],
+)
+def test_what_an_envoy_cannot_probe_is_left_out_and_said(
+    line: str, probes: str, at: tuple[tuple[str, int], ...], why: str
+) -> None:
+    found = asked(line, probes, at)
+
+    assert not found.asks
+    assert found.excuses
+    assert all(why in one.detail.error and one.reading.void for one in found.excuses)
+
+
+@pytest.mark.parametrize(("every", "reported"), [("100ms", 500), ("2s", 2_000), ("60s", 10_000)])
+def test_reports_come_as_often_as_the_fastest_probe_within_the_judges_bounds(every: str, reported: int) -> None:
+    assert asked(probes=f"tcp: {every}").every_ms == reported
+
+
+def test_no_lines_are_asked_of_an_envoy_that_can_probe_nothing() -> None:
+    found = asking(Plan(number=1), {})
+
+    assert (found.asks, found.every_ms) == ((), 10_000)
+
+
+# -- what its verdicts are ------------------------------------------------------------------------------------------------
+
+
+class Heard:
+    """One Envoy's verdicts on one line, reported each second."""
+
+    def __init__(self, at: tuple[tuple[str, int], ...] = (AT,), probes: str = "tcp: 1s", **more: Any) -> None:
+        self.found = asked(probes=probes, at=at, **more)
+        self.verdicts = Verdicts()
+        self.verdicts.ask(self.found)
+        self.now_ms = 0
+
+    def said(self, *healths: Health, after_ms: int = 1_000) -> Any:
+        """The reading after one report."""
+        self.now_ms += after_ms
+        (ask,) = self.found.asks
+        rows = [Verdict(ask.name, *at, health) for at, health in zip(ask.addresses, healths, strict=True)]
+        reports, _ = self.verdicts.take(rows, self.now_ms)
+        return reports[0].reading if reports else None
+
+
+def test_each_report_is_one_round_and_one_attempt() -> None:
+    heard = Heard()
+    heard.said(Health.HEALTHY)
+    heard.said(Health.UNHEALTHY)
+
+    reading = heard.said(Health.TIMEOUT)
+
+    assert reading.counts == Counts(ok=1, late=1, refused=1)
+    assert (reading.rounds, reading.rounds_ok) == (3, 1)
+    assert (reading.fresh_ok, reading.fresh_failed) == (0, 1)
+    assert (reading.quality, reading.sent, reading.answered, reading.p95_us) == (1, 0, 0, None)
+
+
+def test_a_verdict_that_is_reported_again_before_the_next_probe_is_no_new_evidence() -> None:
+    heard = Heard(probes="tcp: 5s")
+
+    fresh = [heard.said(Health.HEALTHY).fresh_ok for _ in range(12)]
+
+    assert fresh == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+
+
+def test_a_verdict_that_changed_is_new_at_once() -> None:
+    heard = Heard(probes="tcp: 5s")
+    heard.said(Health.HEALTHY)
+
+    assert heard.said(Health.UNHEALTHY).fresh_failed == 1
+
+
+def test_what_was_not_probed_yet_says_nothing() -> None:
+    assert Heard().said(Health.UNKNOWN) is None
+
+
+def test_a_round_is_good_where_one_of_the_addresses_is() -> None:
+    heard = Heard(at=(AT, ("10.0.0.2", 443)))
+
+    reading = heard.said(Health.HEALTHY, Health.UNHEALTHY)
+
+    assert (reading.rounds_ok, reading.counts) == (1, Counts(ok=1, refused=1))
+
+
+def test_old_verdicts_leave_the_window() -> None:
+    heard = Heard()
+    heard.said(Health.UNHEALTHY)
+
+    assert heard.said(Health.HEALTHY, after_ms=120_001).counts == Counts(ok=1)
+
+
+def test_a_window_has_an_end_however_long_an_envoy_reports() -> None:
+    heard = Heard()
+    for _ in range(1_000):
+        reading = heard.said(Health.HEALTHY)
+
+    assert reading.counts.attempts == 121  # two minutes and the one now: `window.max_age`
+
+
+def test_three_bad_reports_fail_a_line_and_it_takes_three_good_ones_to_be_well() -> None:
+    heard, held, zones = Heard(), {}, []
+    for health in [Health.HEALTHY] * 3 + [Health.UNHEALTHY] * 3 + [Health.HEALTHY] * 3:
+        found = verdict(VantageId("envoy-1"), [heard.said(health)], held, rules())
+        held = dict(found.held)
+        zones.append(found.zone)
+
+    assert zones[2] is Zone.H
+    assert zones[5] is Zone.F
+    assert found.vote is not None
+    assert zones[7] is Zone.F
+
+
+def rules() -> Rules:
+    document = reach.read(
+        DOCUMENT.replace("LINE", '"tcp://10.0.0.1:443"').replace("PROBES", "tcp: 1s"), name="t", environ={}
+    )
+    return reach.rules(document, "payments")
+
+
+def test_verdicts_on_what_was_not_asked_are_counted_and_left() -> None:
+    verdicts = Verdicts()
+    verdicts.ask(asked())
+
+    found = verdicts.take([Verdict("payments/x tcp", *AT, Health.UNHEALTHY)], 0)
+
+    assert found == ([], 1)
+
+
+def test_windows_of_checks_that_stay_are_kept_when_others_come() -> None:
+    heard = Heard()
+    heard.said(Health.UNHEALTHY)
+    heard.found = asked(probes="tcp: 1s", at=(AT, ("10.0.0.2", 443)))
+    heard.verdicts.ask(heard.found)
+    kept = heard.said(Health.UNHEALTHY, Health.UNHEALTHY)
+    heard.found = asked(probes="tcp: 2s")
+    heard.verdicts.ask(heard.found)
+
+    anew = heard.said(Health.UNHEALTHY)
+
+    assert (kept.counts.attempts, anew.counts.attempts) == (3, 1)
