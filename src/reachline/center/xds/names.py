@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -30,9 +31,17 @@ class Names:
     """What is known of every name. Written by its own tasks; read by whoever renders."""
 
     def __init__(
-        self, *, rng: Random, changed: Callable[[], None], resolver: Callable[[], Resolver | None] = lambda: None
+        self,
+        *,
+        rng: Random,
+        changed: Callable[[], None],
+        settings: DnsSettings | None = None,
+        resolver: Callable[[], Resolver | None] = lambda: None,
     ) -> None:
-        """`changed` is called after every change of `addresses`; `resolver` asks elsewhere than this machine does."""
+        """`changed` is called after every change of `addresses`; `resolver` asks elsewhere than this machine does.
+
+        Of `settings` all counts but the family, and how long answers count: for ever, until there is another.
+        """
         self.addresses: Mapping[Host, tuple[str, ...]] = {}
         """By name; a name that was never answered is missing."""
         self.troubles: Mapping[Host, str] = {}
@@ -41,6 +50,8 @@ class Names:
         self._stirred = asyncio.Event()
         self._heard: set[Host] = set()
         self._rng, self._changed, self._resolver = rng, changed, resolver
+        # An answer that names nobody, or none at all, is a name server's trouble, not the endpoints'.
+        self._settings = replace(settings or DnsSettings(), empty_for=math.inf, stale_after=math.inf)
 
     def want(self, hosts: Iterable[Host]) -> None:
         """From now on these names, and no others, are followed."""
@@ -72,10 +83,7 @@ class Names:
 
     async def _follow(self, host: Host) -> None:
         target = Member(address=Address(host.name, _ANY_PORT))
-        # An answer that names nobody, or none at all, is a name server's trouble, not the endpoints'.
-        settings = DnsSettings(
-            family=_FAMILIES.get(host.family, Family.V4_FIRST), empty_for=math.inf, stale_after=math.inf
-        )
+        settings = replace(self._settings, family=_FAMILIES.get(host.family, Family.V4_FIRST))
         rng = Random(self._rng.getrandbits(64))
         watch = StrictDns([target], settings, rng=rng, names=self._resolver()).watch()
         async for update in watch:

@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from reachline.center.published import Published
 from reachline.model import Locality
 from reachline.wire.resources import EMPTY, Rendered, Resources, rendered
 
 if TYPE_CHECKING:
     from reachline.wire.xds import Node
 
-__all__ = ["EMPTY", "Audience", "Cells", "Kind", "Rendered", "Resources", "audience_of", "rendered"]
+__all__ = ["ALS", "EMPTY", "Audience", "Cells", "Kind", "Rendered", "Resources", "audience_of", "rendered"]
+
+
+Wake = Callable[[], None]
 
 
 class Kind(Enum):
@@ -32,7 +34,12 @@ class Audience(NamedTuple):
 
     kind: Kind
     locality: Locality = Locality()
+    logs_access: bool = False
+    """Whether its proxies are to tell each call to the center: where a bootstrap says so, for without it they could not."""
 
+
+ALS: Final = "als"
+"""Key of a node's metadata under `reachline`: true where its bootstrap has a way for access logs."""
 
 _AGENTS: Final = (("grpc", Kind.GRPC), ("reachline", Kind.OWN))
 """What user agents begin with: gRPC's say `gRPC C-core …`, `gRPC Go`, `grpc-java`."""
@@ -42,33 +49,59 @@ def audience_of(node: Node) -> Audience:
     """By its user agent (one that says nothing known is taken for an Envoy, whom others imitate) and its locality."""
     agent = node.user_agent.lower()
     kind = next((kind for start, kind in _AGENTS if agent.startswith(start)), Kind.ENVOY)
-    return Audience(kind, node.locality)
+    said = (node.metadata or {}).get("reachline")
+    logs_access = isinstance(said, Mapping) and said.get(ALS) is True
+    return Audience(kind, node.locality, logs_access and kind is not Kind.GRPC)
 
 
 class Cells:
-    """A cell per audience: `cell` for streams, `publish` for the one who renders. On one loop.
+    """What each audience is told now: `publish` is for who renders, the rest for streams. On one loop.
 
-    A cell that holds None says nothing yet: a center that does not know enough is silent rather than wrong.
+    An audience exists while somebody is of it. One that was not published yet says nothing: a center that does not know
+    enough is silent rather than wrong.
     """
 
     def __init__(self) -> None:
-        self._cells: dict[Audience, Published[Resources | None]] = {}
+        self._streams: dict[Audience, set[Wake]] = {}
+        self._resources: dict[Audience, Resources] = {}
+        self.appeared: Callable[[Audience], None] = lambda _: None
+        """Called with an audience that nobody was of before; it may publish at once."""
 
     @property
-    def audiences(self) -> Mapping[Audience, Published[Resources | None]]:
-        """Those that somebody asked for or that were published. To be read."""
-        return self._cells
+    def audiences(self) -> Mapping[Audience, int]:
+        """Those there are, and how many streams are of each."""
+        return {audience: len(streams) for audience, streams in self._streams.items()}
 
-    def cell(self, audience: Audience) -> Published[Resources | None]:
-        """The audience's cell; a new one is silent until it is published."""
-        return self._cells.setdefault(audience, Published(None))
+    def get(self, audience: Audience) -> Resources | None:
+        """What it is told, or None for nothing yet."""
+        return self._resources.get(audience)
+
+    def join(self, audience: Audience, wake: Wake) -> None:
+        """`wake` is called after every publication from here on, until it leaves."""
+        is_new = audience not in self._streams
+        self._streams.setdefault(audience, set()).add(wake)
+        if is_new:
+            self.appeared(audience)
+
+    def leave(self, audience: Audience, wake: Wake) -> None:
+        """The last one takes the audience with it."""
+        if streams := self._streams.get(audience):
+            streams.discard(wake)
+            if not streams:
+                del self._streams[audience]
+                self._resources.pop(audience, None)
 
     def publish(self, audience: Audience, resources: Resources) -> None:
-        """Every stream of the audience wakes up, unless these are the resources that it has."""
-        cell = self.cell(audience)
-        if cell.value is not resources:
-            cell.replace(resources)
+        """Every stream of the audience wakes up, unless it has these already. An audience that nobody is of is passed over."""
+        streams = self._streams.get(audience)
+        if streams is None or self._resources.get(audience) is resources:
+            return
+        self._resources[audience] = resources
+        for wake in streams:
+            wake()
 
-    def drop(self, audience: Audience) -> None:
-        """Nobody is of this audience any more."""
-        self._cells.pop(audience, None)
+    def wake(self) -> None:
+        """Every stream looks again."""
+        for streams in self._streams.values():
+            for wake in streams:
+                wake()

@@ -1,0 +1,228 @@
+"""Every audience is told the newest state, by its zone; nobody is told less than an earlier start of the center said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from envoy.config.endpoint.v3 import endpoint_pb2
+
+from reachline.center.board import Board, Cluster, ConfigStatus
+from reachline.center.roster import Roster
+from reachline.center.xds.resources import Audience, Cells, Kind, Resources, audience_of
+from reachline.center.xds.steering import SETTLES_MS, Steering
+from reachline.discovery import DnsSettings
+from reachline.doors import reach
+from reachline.model import Gate, Health, Locality, Scope, Snapshot, Standing, Version
+from reachline.net.names import Names as Resolver
+from reachline.testing.nameserver import Nameserver, nameserver
+from reachline.testing.wait import until
+from reachline.wire.ads import CDS, EDS
+from reachline.wire.xds import Node
+
+ENVOY = Audience(Kind.ENVOY)
+QUICK = DnsSettings(refresh=0.02, respect_ttl=False, jitter=0.0, failure_base=0.02, failure_max=0.02)
+PLAIN = "clusters: {shop: {lines: {a: 'tcp://10.0.0.1:80', b: 'tcp://10.0.0.2:80'}}}"
+NAMED = "clusters: {shop: {lines: {a: 'tcp://a.test:80', b: 'tcp://10.0.0.2:80'}}}"
+
+
+class Center:
+    """As much of one as steering sees."""
+
+    def __init__(self, text: str, health: Health = Health.UNKNOWN) -> None:
+        self.now_ms = 0
+        config = ConfigStatus(name="", digest="", loaded=0)
+        self.board = Board(clock=lambda: self.now_ms, origin=0, roster=Roster({}), config=config)
+        self.cells = Cells()
+        self.read(text, health)
+
+    def read(self, text: str, health: Health = Health.UNKNOWN) -> None:
+        self.document = reach.read(text, name="d.yaml", environ={})
+        for name in self.document.clusters:
+            lines = {line.id: line for line in reach.lines(self.document, name)}
+            standings = tuple(
+                Standing(line=each.id, health=health, gate=Gate.CLOSED, step=0, weight=each.base, raw_milli=0, score=0,
+                         reason="", window=0, since_ms=0)
+                for each in lines.values()
+            )  # fmt: skip
+            snapshot = Snapshot(scope=Scope(cluster=name), version=Version(1, 1), issued_ms=0, standings=standings)
+            rules = reach.rules(self.document, name)
+            self.board.publish(Cluster(scope=Scope(cluster=name), lines=lines, rules=rules, snapshot=snapshot))
+
+    def weighs(self, line: str, weight: int, health: Health) -> None:
+        cluster = self.board.clusters["shop"].value
+        standings = tuple(
+            replace(each, weight=weight, health=health) if each.line == f"shop/{line}" else each
+            for each in cluster.snapshot.standings
+        )
+        self.board.publish(replace(cluster, snapshot=replace(cluster.snapshot, standings=standings)))
+
+    def steering(self) -> Steering:
+        return Steering(self.board, self.cells, self.document, rng=Random(1))
+
+    def told(self, audience: Audience = ENVOY) -> Resources | None:
+        return self.cells.cell(audience).value
+
+    def endpoints(self, audience: Audience = ENVOY) -> dict[str, list[str]]:
+        found = self.told(audience)
+        if found is None or (one := found.get(EDS, "shop")) is None:
+            return {}
+        message = endpoint_pb2.ClusterLoadAssignment.FromString(one.body)
+        return {
+            each.locality.sub_zone: [end.endpoint.address.socket_address.address for end in each.lb_endpoints]
+            for each in message.endpoints
+        }
+
+
+def test_who_asks_first_is_told_at_once_and_then_of_every_change() -> None:
+    center = Center(PLAIN)
+    steering = center.steering()
+    first = center.told()
+    assert first is not None
+    assert center.endpoints() == {"a": ["10.0.0.1"], "b": ["10.0.0.2"]}
+
+    center.weighs("a", 0, Health.UNHEALTHY)
+    steering.refresh()
+
+    assert center.told() is not first
+    assert first.get(CDS, "shop") is center.told().get(CDS, "shop")  # type: ignore[union-attr]
+
+
+def test_audiences_in_zones_that_no_line_names_share_what_they_are_told() -> None:
+    center = Center(PLAIN)
+    center.steering()
+
+    assert center.told(Audience(Kind.ENVOY, Locality(zone="x"))) is center.told(Audience(Kind.OWN, Locality(zone="y")))
+    assert center.told(Audience(Kind.GRPC)) is not center.told(ENVOY)
+
+
+def test_each_zone_is_told_its_own_lines() -> None:
+    center = Center(
+        "clusters: {shop: {lines: {a: {to: 'tcp://10.0.0.1:80', from: az1}, b: {to: 'tcp://10.0.0.2:80', from: az2}}}}\n"
+        "agents: {one: {locality: {zone: az1}}, two: {locality: {zone: az2}}}"
+    )
+    center.steering()
+
+    assert list(center.endpoints(Audience(Kind.GRPC, Locality(zone="az2")))) == ["b@az2"]
+    assert list(center.endpoints()) == ["a@az1", "b@az2"]
+
+
+def test_another_document_is_told_once_it_is_in_force() -> None:
+    center = Center(PLAIN)
+    steering = center.steering()
+    center.told()
+
+    center.board.drop("shop")
+    center.read(PLAIN.replace("shop", "store"))
+    steering.follow(center.document)
+
+    found = center.told()
+    assert found is not None
+    assert list(found.shelf(CDS).by_name) == ["store"]
+
+
+def test_it_is_settled_once_something_is_known_of_every_line() -> None:
+    center = Center(PLAIN)
+    steering = center.steering()
+    center.told()
+    assert not steering.settled.value
+
+    center.weighs("a", 100, Health.HEALTHY)
+    steering.refresh()
+    assert not steering.settled.value
+
+    center.weighs("b", 0, Health.UNHEALTHY)
+    steering.refresh()
+    assert steering.settled.value
+
+
+def test_it_is_settled_at_last_also_where_nobody_judges() -> None:
+    center = Center(PLAIN)
+    steering = center.steering()
+    center.now_ms = SETTLES_MS
+
+    steering.refresh()
+
+    assert steering.settled.value
+
+
+def test_nodes_whose_bootstrap_has_a_way_for_access_logs_are_an_audience_of_their_own() -> None:
+    said = Node(id="e", user_agent="envoy", metadata={"reachline": {"als": True}})
+
+    assert audience_of(said).logs_access
+    assert not audience_of(replace(said, metadata={"reachline": 1})).logs_access
+    assert not audience_of(replace(said, user_agent="gRPC C-core")).logs_access
+
+
+# Names.
+
+
+@asynccontextmanager
+async def named(server: Nameserver) -> AsyncIterator[tuple[Center, Steering]]:
+    nowhere = Path(os.devnull)
+    center = Center(NAMED, Health.HEALTHY)
+    steering = Steering(
+        center.board, center.cells, center.document, rng=Random(1), dns=QUICK,
+        resolver=lambda: Resolver(servers=[server.address], resolv=nowhere, hosts=nowhere, wait=5, tries=1),
+    )  # fmt: skip
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(steering.run())
+        try:
+            yield center, steering
+        finally:
+            running.cancel()
+
+
+def test_nothing_is_said_before_every_name_was_asked_for_once() -> None:
+    async def run() -> None:
+        async with nameserver() as server:
+            server.set("a.test", "10.0.0.7")
+            async with named(server) as (center, steering):
+                assert center.told() is None
+                assert not steering.is_ready
+
+                await until(center.endpoints, what="endpoints")
+
+                assert center.endpoints() == {"a": ["10.0.0.7"], "b": ["10.0.0.2"]}
+                assert steering.resolved()["shop/a"] == (("10.0.0.7", 80),)  # type: ignore[index]
+                assert steering.settled.value
+
+    asyncio.run(run())
+
+
+def test_the_last_good_answer_stays_whatever_a_name_server_says_later() -> None:
+    async def run() -> None:
+        async with nameserver() as server:
+            server.set("a.test", "10.0.0.7")
+            async with named(server) as (center, steering):
+                await until(center.endpoints, what="endpoints")
+
+                for code in ("SERVFAIL", "NXDOMAIN"):
+                    server.codes["a.test"] = code
+                    await until(steering.notes, what="a note")
+                    assert center.endpoints()["a"] == ["10.0.0.7"]
+                    assert "a.test" in steering.notes()["shop"][0]
+                    server.set("a.test", "10.0.0.7")
+                    await until(lambda: not steering.notes(), what="no note")
+
+                server.set("a.test", "10.0.0.8")
+                await until(lambda: center.endpoints()["a"] == ["10.0.0.8"], what="the new address")
+
+    asyncio.run(run())
+
+
+def test_a_name_that_nobody_knows_is_left_out_and_keeps_who_knows_more_waiting() -> None:
+    async def run() -> None:
+        async with nameserver() as server, named(server) as (center, steering):
+            await until(center.endpoints, what="endpoints")
+
+            assert center.endpoints() == {"b": ["10.0.0.2"]}
+            assert not steering.settled.value
+            assert any("has no address yet" in said for said in steering.notes()["shop"])
+
+    asyncio.run(run())
