@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from reachline.center.published import Published
 from reachline.model import Locality
 from reachline.wire.resources import EMPTY, Rendered, Resources, rendered
 
@@ -57,48 +58,47 @@ def audience_of(node: Node) -> Audience:
 class Cells:
     """What each audience is told now: `publish` is for who renders, the rest for streams. On one loop.
 
-    An audience exists while somebody is of it. One that was not published yet says nothing: a center that does not know
-    enough is silent rather than wrong.
+    A cell that holds None says nothing yet: a center that does not know enough is silent rather than wrong.
     """
 
     def __init__(self) -> None:
+        self._cells: dict[Audience, Published[Resources | None]] = {}
         self._streams: dict[Audience, set[Wake]] = {}
-        self._resources: dict[Audience, Resources] = {}
-        self.appeared: Callable[[Audience], None] = lambda _: None
+        self.asked: Callable[[Audience], None] = lambda _: None
         """Called with an audience that nobody was of before; it may publish at once."""
 
     @property
-    def audiences(self) -> Mapping[Audience, int]:
-        """Those there are, and how many streams are of each."""
-        return {audience: len(streams) for audience, streams in self._streams.items()}
+    def audiences(self) -> Mapping[Audience, Published[Resources | None]]:
+        """Those that somebody asked for. To be read."""
+        return self._cells
 
-    def get(self, audience: Audience) -> Resources | None:
-        """What it is told, or None for nothing yet."""
-        return self._resources.get(audience)
+    def cell(self, audience: Audience) -> Published[Resources | None]:
+        """The audience's cell; a new one is asked for."""
+        if (found := self._cells.get(audience)) is None:
+            found = self._cells[audience] = Published(None)
+            self.asked(audience)
+        return found
 
-    def join(self, audience: Audience, wake: Wake) -> None:
-        """`wake` is called after every publication from here on, until it leaves."""
-        is_new = audience not in self._streams
+    def join(self, audience: Audience, wake: Wake) -> Published[Resources | None]:
+        """The audience's cell, and `wake` called after every publication from here on, until it leaves."""
         self._streams.setdefault(audience, set()).add(wake)
-        if is_new:
-            self.appeared(audience)
+        return self.cell(audience)
 
     def leave(self, audience: Audience, wake: Wake) -> None:
-        """The last one takes the audience with it."""
+        """The last one takes the cell with it."""
         if streams := self._streams.get(audience):
             streams.discard(wake)
             if not streams:
                 del self._streams[audience]
-                self._resources.pop(audience, None)
+                self._cells.pop(audience, None)
 
     def publish(self, audience: Audience, resources: Resources) -> None:
-        """Every stream of the audience wakes up, unless it has these already. An audience that nobody is of is passed over."""
-        streams = self._streams.get(audience)
-        if streams is None or self._resources.get(audience) is resources:
-            return
-        self._resources[audience] = resources
-        for wake in streams:
-            wake()
+        """Every stream of the audience wakes up, unless it has these already."""
+        cell = self.cell(audience)
+        if cell.value is not resources:
+            cell.replace(resources)
+            for wake in self._streams.get(audience, ()):
+                wake()
 
     def wake(self) -> None:
         """Every stream looks again."""
