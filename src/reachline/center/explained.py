@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
+from reachline.center.evidence import Told
 from reachline.center.matrix import told_way
 from reachline.center.mesh import MeshSeen
 from reachline.center.owner import Owner
@@ -21,7 +22,8 @@ from reachline.core.vitals import Beside
 from reachline.errors import JournalError
 from reachline.model import LineId, Seconds, VantageId
 from reachline.net.stamped import parts
-from reachline.store.history import Told, told
+from reachline.store.history import Told as Then
+from reachline.store.history import told
 
 __all__ = ["Explainer"]
 
@@ -34,8 +36,18 @@ _AFTER_MS: Final = 15_000
 class Explainer:
     """Answers from what the center knows. Reads only."""
 
-    def __init__(self, *, board: Board, owner: Owner, journal: Path, mesh: Callable[[], MeshSeen]) -> None:
+    def __init__(
+        self,
+        *,
+        board: Board,
+        owner: Owner,
+        journal: Path,
+        mesh: Callable[[], MeshSeen],
+        told: Callable[[LineId], Sequence[Told]] = lambda _: (),
+    ) -> None:
+        """`told` is what data planes said of a line lately."""
         self._board = board
+        self._told = told
         self._mesh = mesh
         self._owner = owner
         self._journal = journal
@@ -55,7 +67,13 @@ class Explainer:
                 404, "unknown_line", f"{line} is not judged any more, or not yet", "ask again after a tick"
             )
         found = explain(known[0], board.history(line), rules=known[1], now_ms=now_ms)
-        beside = (*self._plan(line), *self._beside(found, self._unix), *self._limits(line), *self._ways(line))
+        beside = (
+            *self._plan(line),
+            *self._beside(found, self._unix),
+            *self._limits(line),
+            *self._ways(line),
+            *self._planes(line),
+        )
         return telling.document(found, self._clock, self._unix, beside)
 
     def _beside(self, found: Explanation, unix: Callable[[int], Seconds]) -> tuple[Beside, ...]:
@@ -108,6 +126,11 @@ class Explainer:
                 at_ms = now_ms - round(1_000 * way["age"])
                 yield Beside(way["vantage"], self._unix(at_ms), self._clock(at_ms), text)
 
+    def _planes(self, line: LineId) -> Iterator[Beside]:
+        """Whose calls stand behind what the business says, and what the line's endpoints say of themselves."""
+        for teller, at_ms, text in self._told(line):
+            yield Beside(teller, self._unix(at_ms), self._clock(at_ms), text)
+
     def _unix(self, at_ms: int) -> Seconds:
         return round(self._board.origin + at_ms / 1000, 3)
 
@@ -115,7 +138,7 @@ class Explainer:
         """A moment of the journal as this machine's clock showed it."""
         return time.strftime("%H:%M:%S", time.localtime(self._board.origin + at_ms / 1000))
 
-    def _then(self, line: LineId, at: Seconds) -> Told:
+    def _then(self, line: LineId, at: Seconds) -> Then:
         try:
             return told(self._journal, line, at=at)
         except JournalError as error:

@@ -20,6 +20,7 @@ from reachline.center.api.app import application
 from reachline.center.api.desk import Desk
 from reachline.center.board import Board, ConfigStatus
 from reachline.center.drills import Drills
+from reachline.center.evidence import Evidence, offered
 from reachline.center.explained import Explainer
 from reachline.center.hold import Hold
 from reachline.center.incidents import earlier
@@ -93,6 +94,7 @@ class _Parts(NamedTuple):
     intake: Intake
     documents: Documents
     mesh: Meshing
+    evidence: Evidence
 
 
 async def run(
@@ -131,6 +133,7 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
             await stop.wait()
         finally:
             parts.intake.close("the center stops")
+            parts.evidence.post()
             parts.board.close()
             parts.stream.close()
             for task in running:
@@ -197,7 +200,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         options.adopted(document)
 
     documents.apply = apply
-    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh)
+    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, _evidence(board, owner, documents))
 
 
 def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> Intake:
@@ -215,6 +218,19 @@ def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> 
     intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
     owner.published = published
     return intake
+
+
+def _evidence(board: Board, owner: Owner, documents: Documents) -> Evidence:
+    """The data planes' door. An Envoy that probes is told what an agent in its place would be."""
+    token = documents.current.center.token
+
+    def plan(agent: Agent, number: int) -> Plan:
+        return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number)
+
+    return offered(
+        owner=owner, board=board, plan=plan, document=lambda: documents.current,
+        token=token.get_secret_value() if token else "",
+    )  # fmt: skip
 
 
 def _ledgers(wanted: Mapping[Scope, Compiled], recovered: Recovered, board: Board, now_ms: int) -> dict[Scope, Ledger]:
@@ -258,7 +274,13 @@ async def _agents_served(document: Document, options: Options, parts: _Parts) ->
     """Agents are let in until the server is closed."""
     addresses = (document.center.grpc, *options.also)
     places = {document.center.grpc: document.place(("center", "grpc"))}
-    return await rpc.serve(addresses, parts.intake.attached, credentials=_credentials(document), places=places)
+    return await rpc.serve(
+        addresses,
+        parts.intake.attached,
+        credentials=_credentials(document),
+        places=places,
+        services=parts.evidence.services,
+    )
 
 
 def _reached(document: Document, options: Options, agents: rpc.Server) -> tuple[str, ...]:
@@ -288,7 +310,9 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
     def mesh() -> MeshSeen:
         return parts.mesh.seen(parts.board.clock())
 
-    explainer = Explainer(board=parts.board, owner=parts.owner, journal=Path(document.center.journal), mesh=mesh)
+    explainer = Explainer(
+        board=parts.board, owner=parts.owner, journal=Path(document.center.journal), mesh=mesh, told=parts.evidence.told
+    )
     return Desk(
         board=parts.board,
         owner=parts.owner,
@@ -299,6 +323,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         explain=explainer.explain,
         journal_figures=journal.figures,
         mesh=mesh,
+        evidence=parts.evidence,
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

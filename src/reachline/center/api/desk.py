@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reachline.center.board import Board
 from reachline.center.drills import Drills
+from reachline.center.evidence import Evidence
 from reachline.center.mesh import MeshSeen
 from reachline.center.orders import Orders
 from reachline.center.owner import Owner
@@ -33,6 +34,8 @@ class Desk:
     journal_figures: Callable[[], Mapping[str, float]]
     mesh: Callable[[], MeshSeen]
     """What agents found out of the ways between each other."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What data planes send."""
     token: str = ""
     console: Path | None = None
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)

@@ -159,6 +159,11 @@ def _status(router: APIRouter, desk: Desk) -> None:
         """Every agent that is expected or has joined."""
         return json_answer({"now": round(time.time(), 3), "agents": board.roster.rows(board.clock())})
 
+    @router.get("/evidence")
+    async def evidence() -> Response:
+        """Every data plane (Envoy, gRPC client) that sends evidence: how (`hds`, `lrs`, `als`), and what became of it."""
+        return json_answer({"now": round(time.time(), 3), "planes": desk.evidence.rows()})
+
     @router.get("/mesh", responses={200: {"model": model(matrix.MeshDocument)}})
     async def mesh(
         agent: Annotated[str, Query(description="Only the ways from and to this agent.")] = "",

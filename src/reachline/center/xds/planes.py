@@ -32,6 +32,8 @@ _EVERY: Final[Seconds] = 1.0
 """As often as an SDK posts what its calls came to."""
 _MOST: Final = 2_000
 """Data planes remembered, twice as many as agents may join: those that left longest ago are forgotten first."""
+_ASKED_MS: Final = 1_000
+"""Where names lead is looked up this often: a name that moved is followed within the second, as by those who are steered."""
 _NOWHERE: Final[Addresses] = MappingProxyType({})
 
 
@@ -87,6 +89,8 @@ class Planes:
         self._windows = Windows()
         self._paces: dict[str, Pace] = {}
         self._made_of: tuple[object, ...] = ()
+        self._at: Addresses = _NOWHERE
+        self._asked_ms: int | None = None
         self._places = Places(())
         self._posting: asyncio.TimerHandle | None = None
 
@@ -132,11 +136,10 @@ class Planes:
     def places(self) -> Places:
         """Where the lines are now."""
         cells = [cell.value for cell in self.board.cells()]
-        resolved = self._resolved()
-        made_of = (resolved, *(cluster.lines for cluster in cells))
+        made_of = (self._where(), *(cluster.lines for cluster in cells))
         if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             self._made_of = made_of
-            self._places = Places((line for cluster in cells for line in cluster.lines.values()), resolved)
+            self._places = Places((line for cluster in cells for line in cluster.lines.values()), self._at)
             lines = {line: None for cluster in cells for line in cluster.lines}
             self._windows.keep([cluster.scope.cluster for cluster in cells], lines)
             self.seen.keep(lines)
@@ -144,6 +147,14 @@ class Planes:
             self._windows.look(cluster.scope.cluster, cluster.snapshot, self.board.clock())
             self._paces[cluster.scope.cluster] = pace_of(cluster.rules)
         return self._places
+
+    def _where(self) -> Addresses:
+        """Where the lines' names lead; the very same while they lead there."""
+        now_ms = self.board.clock()
+        if self._asked_ms is None or now_ms - self._asked_ms >= _ASKED_MS:
+            self._asked_ms, found = now_ms, self._resolved()
+            self._at = self._at if found == self._at else found
+        return self._at
 
     def calls(self, plane: Plane, calls: Sequence[Call], skipped: int = 0) -> None:
         """What an access log says."""
