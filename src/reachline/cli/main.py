@@ -51,6 +51,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "what-if": Entry("reachline.cli.whatif", "Recorded evidence under other settings.", "center"),
     "tune": Entry("reachline.cli.tune", "Search better settings on evidence.", "center"),
     "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
+    "envoy": Entry("reachline.cli.envoy", "Point an Envoy at a center.", "cli"),
+    "grpc": Entry("reachline.cli.grpc", "Point a gRPC process at a center.", "cli"),
     "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),
 }
 
