@@ -40,6 +40,8 @@ class Trouble:
     path: Path = ()
     rule: str
     hint: str = ""
+    is_repeated: bool = False
+    """A key stands there again: the value is whole all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,9 @@ class _Stop(Exception):  # noqa: N818  (a signal inside this module, never seen 
         self.trouble = trouble
 
 
-def compose(text: str, *, name: str) -> Composed:
-    """The single document in `text`. `name` is the file's name in places."""
-    composer = _Composer()
+def compose(text: str, *, name: str, last_counts: bool = False) -> Composed:
+    """The single document in `text`. `name` is the file's name in places; `last_counts`: of a key that stands there twice."""
+    composer = _Composer(last_counts=last_counts)
     whole = False
     try:
         _refuse_binary(text)
@@ -120,6 +122,7 @@ def _place(event: Any) -> Place:
 class _Composer:
     """Events in, values out. Written by `compose` alone."""
 
+    last_counts: bool = False
     root: Any = None
     values: dict[Path, Place] = field(default_factory=dict)
     keys: dict[Path, Place] = field(default_factory=dict)
@@ -160,7 +163,7 @@ class _Composer:
                 Trouble(place=place, path=self._path(), rule="uses a block as a key", hint="keys are plain names")
             )
         path = self._next_path()
-        self.values.setdefault(path, place)
+        self._stands(path, place)
         empty: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         self.blocks.append(_Block(value=empty, path=path, anchor=event.anchor))
 
@@ -178,7 +181,7 @@ class _Composer:
             return
         self._no_tag(event)
         path = self._next_path()
-        self.values.setdefault(path, place)
+        self._stands(path, place)
         value = _plain(event.value) if event.implicit[0] else event.value
         if event.anchor:
             self.anchors[event.anchor] = (value, 1, path)
@@ -196,13 +199,13 @@ class _Composer:
                     hint="repeat the keys, or use the top-level block",
                 )
             )
-        block.skipped = key in block.value or key == "<<"
-        if block.skipped and key != "<<":
-            first = self.keys[path]
-            rule = f"stands here a second time (first at line {first.line})"
-            self.troubles.append(Trouble(place=place, path=path, rule=rule, hint="keep one of them"))
-        else:
-            self.keys.setdefault(path, place)
+        is_repeated = key in block.value
+        block.skipped = key == "<<" or (is_repeated and not self.last_counts)
+        if is_repeated:
+            rule = f"stands here a second time (first at line {self.keys[path].line})"
+            self.troubles.append(Trouble(place=place, path=path, rule=rule, hint="keep one of them", is_repeated=True))
+        if not is_repeated or self.last_counts:
+            self.keys[path] = place
         block.key = key
 
     def _alias(self, event: Any) -> None:
@@ -218,7 +221,7 @@ class _Composer:
         value, weight, origin = self.anchors[event.anchor]
         self._count(weight, place)
         path = self._next_path()
-        self.values.setdefault(path, place)
+        self._stands(path, place)
         self.aliases.setdefault(path, origin)
         self._put(value, weight)
 
@@ -259,6 +262,12 @@ class _Composer:
         block = self.blocks[-1]
         step = len(block.value) if isinstance(block.value, list) else block.key
         return (*block.path, step if step is not None else "")
+
+    def _stands(self, path: Path, place: Place) -> None:
+        if self.last_counts:
+            self.values[path] = place
+        else:
+            self.values.setdefault(path, place)
 
     def _path(self) -> Path:
         return self.blocks[-1].path if self.blocks else ()

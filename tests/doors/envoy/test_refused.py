@@ -43,7 +43,7 @@ def named(name: str, **more: Any) -> dict[str, Any]:
         (cluster(connect_timeout="0.0001s"), "connect_timeout", "must be 0.001s or more"),
         (cluster(connect_timeout=1), "connect_timeout", "must be a duration"),
         (cluster(outlier_detection=[]), "outlier_detection", "must be a block"),
-        (cluster(health_checks="x"), "health_checks", "must be a list"),
+        (cluster(health_checks="x"), "health_checks[0]", "must be a block"),
         (cluster(ignore_health_on_host_removal="maybe"), "ignore_health_on_host_removal", "must be true or false"),
         # Endpoints.
         (cluster(load_assignment={"endpoints": []}), "load_assignment.cluster_name", "is needed"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
 
 from reachline.doors.envoy.cluster import cluster
 from reachline.doors.envoy.fields import Block, Finding, Findings, problem_of
@@ -13,10 +14,12 @@ from reachline.doors.origin import Places
 from reachline.doors.wording import dotted
 from reachline.errors import ConfigError, Problem
 
-__all__ = ["read"]
+__all__ = ["ASIDE", "clusters_of", "examined", "managed", "read", "runtime"]
+
+T = TypeVar("T")
 
 _ROOTS: Final = "a bootstrap (static_resources: {clusters: […]}), {clusters: […]} or a list of clusters"
-_ASIDE: Final = (
+ASIDE: Final = (
     "node", "node_context_params", "hds_config", "flags_path", "stats_sinks", "deferred_stat_options", "stats_config",
     "stats_flush_interval", "stats_flush_on_admin", "stats_eviction_interval", "watchdog", "watchdogs", "tracing", "admin",
     "overload_manager", "enable_dispatcher_stats", "header_prefix", "stats_server_version_override", "bootstrap_extensions",
@@ -36,6 +39,8 @@ class _Read(NamedTuple):
     value: object
     places: Places
     broken: tuple[Problem, ...] = ()
+    odd: tuple[Finding, ...] = ()
+    """What is to be told of the text itself, though it can be read."""
 
 
 def read(document: str | Mapping[str, object] | Sequence[object], *, name: str = "envoy") -> Settings:
@@ -43,22 +48,26 @@ def read(document: str | Mapping[str, object] | Sequence[object], *, name: str =
 
     ConfigError holds every problem found, in the document's order: what Envoy refuses, and what is not supported here.
     """
+    settings, notices = examined(document, name, _settings)
+    return replace(settings, notices=notices)
+
+
+def examined(
+    document: str | Mapping[str, object] | Sequence[object], name: str, make: Callable[[object, Findings], T]
+) -> tuple[T, tuple[Problem, ...]]:
+    """What `make` reads of the document, and the notices; ConfigError with all problems where there are any."""
     given = _text(document, name) if isinstance(document, str) else _Read(document, Places(name=name))
     if given.broken:
         raise ConfigError(*given.broken)
     found = Findings()
-    settings = _settings(given.value, found)
+    for each in given.odd:
+        found.append(each)
+    made = make(given.value, found)
     ordered = sorted(found, key=lambda each: given.places.at(each.path, key=each.about_key))
     errors = [_problem(each, given) for each in ordered if each.is_error]
     if errors:
         raise ConfigError(*dict.fromkeys(errors))
-    notices = tuple(_problem(each, given) for each in ordered)
-    return Settings(
-        clusters=settings.clusters,
-        local_cluster=settings.local_cluster,
-        outlier_log=settings.outlier_log,
-        notices=notices,
-    )
+    return made, tuple(dict.fromkeys(_problem(each, given) for each in ordered))
 
 
 def _text(text: str, name: str) -> _Read:
@@ -71,14 +80,20 @@ def _text(text: str, name: str) -> _Read:
             raise ConfigError(Problem(place=name, path="", value="", rule=rule, hint=hint)) from None
         return _json(text, name)
     # JSON may be indented by tabs, which YAML is not; in its texts a tab is written \t.
-    composed = compose(text.replace("\t", " ") if is_json else text, name=name)
+    composed = compose(text.replace("\t", " ") if is_json else text, name=name, last_counts=True)
+    odd = tuple(
+        Finding(each.path, f"{each.rule}: the last one counts, as in Envoy", each.hint, about_key=True, is_error=False)
+        for each in composed.troubles
+        if each.is_repeated
+    )
     broken = tuple(
         Problem(
             place=composed.places.text(each.place), path=dotted(each.path), value="", rule=each.rule, hint=each.hint
         )
         for each in composed.troubles
+        if not each.is_repeated
     )
-    return _Read(composed.value, composed.places, broken)
+    return _Read(composed.value, composed.places, broken, odd)
 
 
 def _json(text: str, name: str) -> _Read:
@@ -98,13 +113,13 @@ def _problem(found: Finding, given: _Read) -> Problem:
 
 def _settings(value: object, found: Findings) -> Settings:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return Settings(clusters=_clusters([Block(each, (at,), found) for at, each in enumerate(value)]))
+        return Settings(clusters=clusters_of([Block(each, (at,), found) for at, each in enumerate(value)]))
     if not isinstance(value, Mapping):
         found.refuse((), f"is empty, not {_ROOTS}" if value is None else f"must be {_ROOTS}", about_key=True)
         return Settings()
     root = Block(value, (), found)
     if not root.has("static_resources") and root.has("clusters"):
-        clusters = _clusters(root.blocks("clusters"))
+        clusters = clusters_of(root.blocks("clusters"))
         root.done()
         return Settings(clusters=clusters)
     return _bootstrap(root)
@@ -116,25 +131,26 @@ def _bootstrap(root: Block) -> Settings:
     if static is None:
         root.found.refuse((), f"holds no clusters: a document is {_ROOTS}", about_key=True)
     else:
-        clusters = _clusters(static.blocks("clusters"))
+        clusters = clusters_of(static.blocks("clusters"))
         static.aside("listeners", "secrets")
         static.done()
-    local, log = _manager(manager)
+    local, log = managed(manager)
     if local and local not in clusters and manager is not None:
         manager.refuse("local_cluster_name", "names no cluster of static_resources")
-    _runtime(root.block("layered_runtime"))
+    runtime(root.block("layered_runtime"))
     dynamic = root.block("dynamic_resources")
     if dynamic is not None:
         if dynamic.has("cds_config"):
             dynamic.found.notice(dynamic.at("cds_config"), "is left aside: only clusters of static_resources are read")
         dynamic.aside("lds_config", "cds_config", "ads_config", "lds_resources_locator", "cds_resources_locator")
         dynamic.done()
-    root.aside(*_ASIDE)
+    root.aside(*ASIDE)
     root.done()
     return Settings(clusters=clusters, local_cluster=local, outlier_log=log)
 
 
-def _clusters(blocks: Sequence[Block]) -> dict[str, Cluster]:
+def clusters_of(blocks: Sequence[Block]) -> dict[str, Cluster]:
+    """Clusters by name, in the document's order."""
     found: dict[str, Cluster] = {}
     for block in blocks:
         each = cluster(block)
@@ -145,7 +161,7 @@ def _clusters(blocks: Sequence[Block]) -> dict[str, Cluster]:
     return found
 
 
-def _manager(block: Block | None) -> tuple[str, str]:
+def managed(block: Block | None) -> tuple[str, str]:
     """The cluster this process is one of, and the file of outlier events."""
     if block is None:
         return "", ""
@@ -161,7 +177,7 @@ def _manager(block: Block | None) -> tuple[str, str]:
     return local, log
 
 
-def _runtime(block: Block | None) -> None:
+def runtime(block: Block | None) -> None:
     """Runtime keys that would change what is read here are refused: there is no runtime."""
     if block is None:
         return

@@ -39,8 +39,8 @@ _DNS: Final = "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster"
 _HTTP: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
-def cluster(block: Block) -> Cluster | None:
-    """The cluster; None where it has no name."""
+def cluster(block: Block, *, is_whole: bool = False) -> Cluster | None:
+    """The cluster; None where it has no name. `is_whole`: how its endpoints are spoken to is read elsewhere, not left aside."""
     kind, names = _type(block)
     is_http2 = _is_http2(block)
     common = block.block("common_lb_config")
@@ -70,7 +70,7 @@ def cluster(block: Block) -> Cluster | None:
     if common is not None:
         found = _with_common(common, found, is_custom=names is not None)
     _check_endpoints(block, found)
-    _transport(block, is_checked=found.check is not None)
+    _transport(block, is_checked=found.check is not None, is_whole=is_whole)
     block.aside(*_ASIDE)
     block.unsupported(_UNSUPPORTED)
     block.done()
@@ -136,16 +136,17 @@ def _check_endpoints(block: Block, found: Cluster) -> None:
             block.refuse("load_assignment", rule, "one weight for all priorities is supported")
 
 
-def _transport(block: Block, *, is_checked: bool) -> None:
+def _transport(block: Block, *, is_checked: bool, is_whole: bool) -> None:
     socket = block.block("transport_socket")
     if socket is None:
         return
-    socket.text("name", needed=True)
+    socket.text("name", needed=not is_whole)
     config = socket.block("typed_config")
-    socket.done()
+    if not is_whole:
+        socket.done()
     if config is None or config.text("@type") == _RAW:
         return
     if is_checked:
         block.found.refuse(socket.path, "is not supported together with health_checks", about_key=True)
-    else:
+    elif not is_whole:
         block.found.notice(socket.path, "is left aside: the client that makes the calls speaks TLS")

@@ -1,7 +1,8 @@
 """One block of an Envoy document with its fields by protobuf's JSON rules; what is wrong is collected, never raised.
 
-Names may be written as in the reference (`dns_refresh_rate`) or in camel case (`dnsRefreshRate`); whole numbers may stand in
-quotes; null is as if the field were not there. Every field must be taken: what is left is unknown.
+As Envoy's own reader has it: names may be written as in the reference (`dns_refresh_rate`) or in camel case
+(`dnsRefreshRate`), names of enums in any case, numbers and truths in quotes, and one value where there should be a list; null
+is as if the field were not there. Every field must be taken: what is left is unknown.
 """
 
 from __future__ import annotations
@@ -15,14 +16,22 @@ from reachline.doors.origin import Path
 from reachline.doors.wording import WIDEST, dotted, nearest
 from reachline.errors import Problem
 
-__all__ = ["UINT32", "UINT64", "Block", "Finding", "Findings", "problem_of"]
+__all__ = ["UINT32", "UINT64", "VARIABLE", "Block", "Finding", "Findings", "problem_of"]
 
 UINT32: Final = 2**32 - 1
 UINT64: Final = 2**64 - 1
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,12}(?:\.[0-9]{0,9})?)s")
 _LONGEST: Final = 315_576_000_000
 """Seconds: protobuf's limit, ten thousand years."""
-_TRUTHS: Final = {"true": True, "false": False}
+_TRUTHS: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+"""Of YAML 1.1 and of protobuf's reader: both are before Envoy's settings."""
+_ANY: Final = "type.googleapis.com/"
+VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+"""As envsubst fills it in; without braces a regex may mean another thing."""
+_DIGITS: Final = frozenset("0123456789")
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -64,7 +73,10 @@ class Findings:
 def problem_of(found: Finding, document: object, place: str) -> Problem:
     """The finding about `document` as it is told: at `place`, with what stands there, short."""
     value = "" if found.about_key else _shown(document, found.path)
-    return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=found.hint)
+    hint = found.hint
+    if value and not hint and found.is_error and (variable := VARIABLE.search(value)):
+        hint = f"nothing fills in {variable[0]} here: run the document through envsubst first"
+    return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=hint)
 
 
 def _shown(value: object, path: Path) -> str:
@@ -88,10 +100,11 @@ class Block:
 
     def __init__(self, value: object, path: Path, found: Findings) -> None:
         self.path: Final = path
-        self.found: Final = found
         if not isinstance(value, Mapping):
             found.refuse(path, "must be a block of fields")
-            value = {}
+            # What it lacks is not told as well.
+            found, value = Findings(), {}
+        self.found: Final = found
         self._value: Final[Mapping[Any, object]] = value
         self._taken: Final[dict[str, None]] = {}
         self._keys: dict[str, str] = {}
@@ -122,7 +135,18 @@ class Block:
         return None if value is None else Block(value, self.at(name), self.found)
 
     def blocks(self, name: str) -> tuple[Block, ...]:
+        value = self.raw(name)
+        if isinstance(value, Mapping):
+            return (Block(value, self.at(name), self.found),)
         return tuple(Block(each, (*self.at(name), at), self.found) for at, each in enumerate(self.values(name)))
+
+    def typed(self, name: str) -> tuple[str, Block] | None:
+        """A `typed_config`: the name of its type without `type.googleapis.com/`, and its fields."""
+        inner = self.block(name)
+        if inner is None:
+            return None
+        kind = inner.text("@type", needed=True).removeprefix(_ANY)
+        return kind, inner
 
     def named(self, name: str, key: str) -> Block | None:
         """An entry of a map by its name, which is no field's; the other entries are not looked at."""
@@ -138,10 +162,7 @@ class Block:
         value = self.raw(name)
         if value is None:
             return ()
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            self.refuse(name, "must be a list")
-            return ()
-        return value
+        return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
     def texts(self, name: str) -> tuple[str, ...]:
         values = self.values(name)
@@ -161,7 +182,7 @@ class Block:
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.raw(name)
-        value = _TRUTHS.get(value, value) if isinstance(value, str) else value
+        value = _TRUTHS.get(value.lower(), value) if isinstance(value, str) else value
         if value is None or isinstance(value, bool):
             return default if value is None else value
         self.refuse(name, "must be true or false")
@@ -210,8 +231,12 @@ class Block:
             return default
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(words):
             return words[value]
-        if isinstance(value, str) and value in words:
-            return value
+        if isinstance(value, str):
+            if value in _DIGITS and int(value) < len(words):
+                return words[int(value)]
+            named = next((each for each in words if each.upper() == value.upper()), None)
+            if named is not None:
+                return named
         close = nearest(str(value), words)
         self.refuse(name, f"must be {' or '.join(words)}", f"did you mean {close}?" if close else "")
         return default
@@ -234,6 +259,8 @@ class Block:
         return nanos // 1_000_000
 
     def _nanos(self, name: str, value: object) -> int | None:
+        if isinstance(value, Mapping):
+            return self._parts(name)
         found = _DURATION.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             self.refuse(name, "must be a duration in seconds such as 0.25s or 10s", _duration_hint(value))
@@ -243,6 +270,20 @@ class Block:
             self.refuse(name, f"must be at most {_LONGEST}s")
             return None
         return int(seconds * 1_000_000_000) * (-1 if found[1] else 1)
+
+    def _parts(self, name: str) -> int | None:
+        """A duration written as a message."""
+        parts = self.block(name)
+        assert parts is not None
+        seconds = parts.whole("seconds", least=-_LONGEST, most=_LONGEST)
+        nanos = parts.whole("nanos", least=-999_999_999, most=999_999_999)
+        parts.done()
+        return seconds * 1_000_000_000 + nanos
+
+    def maybe_seconds(self, name: str, *, least: int = 0) -> float | None:
+        """A duration in seconds, None where it is not set; `least` as in `ms`."""
+        found = self.ms(name, least=least)
+        return None if found is None else found / 1_000
 
     def seconds(self, name: str, default: float, *, least: int = 1) -> float:
         """A duration in seconds; as `ms`."""
@@ -265,6 +306,13 @@ class Block:
         """Fields that say nothing about steering: taken and not read."""
         for name in names:
             self.raw(name)
+
+    def noticed(self, *names: str, why: str = "changes nothing of where a request goes") -> None:
+        """Fields without effect here; one that stands there is told as a notice."""
+        for name in names:
+            if self.has(name) and self.raw(name) not in (False, "", {}, []):
+                self.found.notice(self.at(name), "has no effect here", why)
+            self._taken[name] = None
 
     def unsupported(self, hints: Mapping[str, str]) -> None:
         """Fields that Envoy knows and this door does not; one that stands there is refused by name."""
