@@ -157,7 +157,18 @@ class Envoy:
 @contextlib.contextmanager
 def running(envoy: Path, document: Mapping[str, Any], directory: Path) -> Iterator[Envoy]:
     """An Envoy of this document, once it is live."""
-    config, address, log = directory / "envoy.json", directory / "admin", directory / "envoy.log"
+    with started(envoy, document, directory) as admin:
+        found = Envoy(_listening(admin), admin, directory)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextlib.contextmanager
+def started(envoy: Path, document: Mapping[str, Any], directory: Path, *, name: str = "envoy") -> Iterator[int]:
+    """The admin port of an Envoy of this document, once it is live; the document must have an admin with port 0."""
+    config, address, log = directory / f"{name}.json", directory / f"{name}.admin", directory / f"{name}.log"
     config.write_text(json.dumps(document))
     command: list[str | Path] = [
         envoy,
@@ -172,15 +183,9 @@ def running(envoy: Path, document: Mapping[str, Any], directory: Path) -> Iterat
     with subprocess.Popen(
         [*command, "--log-path", log], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        found = None
         try:
-            admin = _admin_of(process, address, log)
-            port = _listening(admin)
-            found = Envoy(port, admin, directory)
-            yield found
+            yield _admin_of(process, address, log)
         finally:
-            if found is not None:
-                found.close()
             process.terminate()
             try:
                 process.wait(10)
