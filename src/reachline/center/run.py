@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reachline.center.api.app import application
 from reachline.center.api.desk import Desk
@@ -34,6 +35,7 @@ from reachline.center.remembered import remembered
 from reachline.center.roster import Agent, Expected, Roster
 from reachline.center.stream import Stream
 from reachline.center.usual import Usual
+from reachline.center.xds.door import Closed, opened
 from reachline.core.ledger import Ledger
 from reachline.doors import reach
 from reachline.doors.effective import effective
@@ -46,6 +48,9 @@ from reachline.store.journal import Journal, Recovered, recover
 from reachline.store.orders import given
 from reachline.wire.frame import Plan
 from reachline.wire.mesh import KEY
+
+if TYPE_CHECKING:
+    from reachline.center.xds.plane import ControlPlane
 
 __all__ = ["Options", "Started", "run"]
 
@@ -95,6 +100,7 @@ class _Parts(NamedTuple):
     documents: Documents
     mesh: Meshing
     evidence: Evidence
+    xds: ControlPlane | Closed
 
 
 async def run(
@@ -127,12 +133,14 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
             tasks.create_task(parts.owner.run(), name="owner"),
             tasks.create_task(parts.stream.run(), name="stream"),
             tasks.create_task(parts.documents.run(), name="documents"),
+            tasks.create_task(parts.xds.run(), name="xds"),
         ]
         ready()
         try:
             await stop.wait()
         finally:
             parts.intake.close("the center stops")
+            parts.xds.close()
             parts.evidence.post()
             parts.board.close()
             parts.stream.close()
@@ -187,7 +195,9 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     documents = Documents(document, options.source, options.environ, board)
     mesh = Meshing(os.urandom(KEY), roster)
     mesh.reconfigure(_mesh(document))
-    intake = _intake(board, owner, documents, mesh)
+    xds = opened(board, document, rng=Random(os.urandom(8)))
+    intake = _intake(board, owner, documents, mesh, xds)
+    evidence = _evidence(board, owner, documents, xds)
 
     def apply(document: Document) -> None:
         for gone in roster.expect(_expected(document)):
@@ -200,10 +210,10 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         options.adopted(document)
 
     documents.apply = apply
-    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, _evidence(board, owner, documents))
+    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, evidence, xds)
 
 
-def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> Intake:
+def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing, xds: ControlPlane | Closed) -> Intake:
     """The agents' door: their plans from the document in force, told anew when what is usual on their lines moves."""
     usual = Usual(owner.ledgers, board.clock)
 
@@ -214,13 +224,14 @@ def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing) -> 
         intake.hint()
         if usual.has_moved():
             intake.replan()
+        xds.refresh()
 
     intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
     owner.published = published
     return intake
 
 
-def _evidence(board: Board, owner: Owner, documents: Documents) -> Evidence:
+def _evidence(board: Board, owner: Owner, documents: Documents, xds: ControlPlane | Closed) -> Evidence:
     """The data planes' door. An Envoy that probes is told what an agent in its place would be."""
     token = documents.current.center.token
 
@@ -229,7 +240,7 @@ def _evidence(board: Board, owner: Owner, documents: Documents) -> Evidence:
 
     return offered(
         owner=owner, board=board, plan=plan, document=lambda: documents.current,
-        token=token.get_secret_value() if token else "",
+        token=token.get_secret_value() if token else "", resolved=xds.resolved,
     )  # fmt: skip
 
 
@@ -279,7 +290,7 @@ async def _agents_served(document: Document, options: Options, parts: _Parts) ->
         parts.intake.attached,
         credentials=_credentials(document),
         places=places,
-        services=parts.evidence.services,
+        services={**parts.xds.services, **parts.evidence.services},
     )
 
 

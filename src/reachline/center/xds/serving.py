@@ -1,0 +1,205 @@
+"""Streams of clients that ask this center what to do (ADS): one state machine each, no queue, one wake-up for whatever is newest.
+
+A stream that takes nothing holds the one answer that it was sent last, and costs nobody else anything. Decides nothing: what
+clients are told is rendered elsewhere, and the protocol is `wire.ads_serving`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from reachline.center.published import Published
+from reachline.center.xds.admission import first
+from reachline.center.xds.resources import Audience, Cells, Resources, audience_of
+from reachline.errors import RemoteProtocolError, one_line
+from reachline.model import Seconds
+from reachline.net.rpc import Call
+from reachline.wire.ads import DeltaRequest, Request
+from reachline.wire.ads_owing import Answer
+from reachline.wire.ads_serving import Heard, Subscriber
+from reachline.wire.resources import Differences
+from reachline.wire.xds import Node
+from reachline.wire.xds_serving import Splicer, read, read_delta
+
+__all__ = ["MOST_STREAMS", "Serving", "Stream"]
+
+log = logging.getLogger("reachline.center.xds")
+
+MOST_STREAMS: Final = 5_000
+"""At once: ten times what one core serves within 20 ms; a gRPC process opens one for each target."""
+
+
+class Stream:
+    """One client's stream, for operators to read. Written by `Serving`."""
+
+    __slots__ = (
+        "asked_ms", "audience", "cell", "failure", "is_over", "is_returning", "node", "peer", "since_ms", "stirred", "subscriber", "told",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, audience: Audience, peer: str, subscriber: Subscriber, now_ms: int) -> None:
+        self.node, self.audience, self.peer, self.subscriber = node, audience, peer, subscriber
+        self.cell: Published[Resources | None] = Published(None)
+        """What its audience is told, once it has joined."""
+        self.since_ms = self.asked_ms = now_ms
+        """When it began, and when it was heard last."""
+        self.told = 0
+        """Answers."""
+        self.is_returning = False
+        """It was told something before this stream, by us or by a center before us."""
+        self.is_over = False
+        self.failure: RemoteProtocolError | ConnectionError | None = None
+        self.stirred = asyncio.Event()
+
+
+class Serving:
+    """All streams. On one loop."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        *,
+        clock: Callable[[], int],
+        counts: Counter[tuple[str, str]],
+        admit: Callable[[Call, Node], None] = lambda _, __: None,
+        audience: Callable[[Node], Audience] = audience_of,
+        settled: Published[bool] | None = None,
+    ) -> None:
+        """`clock` gives ms; `admit` raises PermissionError. While `settled` is false, who was told something before this center
+        began is told nothing: it would be less than it has.
+        """
+        self._cells, self._clock, self._counts = cells, clock, counts
+        self._admit, self._audience = admit, audience
+        self._settled = settled or Published(True)
+        self._streams: dict[int, Stream] = {}
+        self._number = 0
+        self._differences, self._splicer = Differences(), Splicer()
+        self._is_closing = False
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """Those open now, oldest first."""
+        return tuple(self._streams.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everybody is told the newest state."""
+        return self._settled.value
+
+    async def run(self) -> None:
+        """Wakes those who wait for the center to settle; returns then."""
+        while not self._settled.value:
+            await self._settled.changed(within=_LOOK)
+        self._cells.wake()
+
+    def close(self) -> None:
+        """Streams end, and no new one begins. Clients go on with what they have."""
+        self._is_closing = True
+        for stream in self._streams.values():
+            stream.is_over = True
+            stream.stirred.set()
+
+    def sotw(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+        """A stream of the state of the world."""
+        return self._serve(frames, call, read, delta=False)
+
+    def delta(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+        """A stream of changes."""
+        return self._serve(frames, call, read_delta, delta=True)
+
+    async def _serve(
+        self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool
+    ) -> AsyncIterator[bytes]:
+        if self._is_closing:
+            raise ConnectionError("the center stops")
+        if len(self._streams) >= MOST_STREAMS:
+            self._counts["xds_refused", "full"] += 1
+            raise ConnectionError(f"{MOST_STREAMS} streams are open, no more are served")
+        number = self._number = self._number + 1
+        stream = await self._begun(frames, call, parse, delta=delta)
+        self._streams[number] = stream
+        wake = stream.stirred.set
+        stream.cell = self._cells.join(stream.audience, wake)
+        # A task of its own, for the peer may speak while an answer waits for it to take it. It ends with the stream.
+        listening = asyncio.create_task(self._listen(stream, frames, parse), name=f"xds {call.peer}")
+        try:
+            while not stream.is_over:
+                stream.stirred.clear()
+                for answer in self._due(stream):
+                    yield self._splicer.bytes_of(answer)
+                await stream.stirred.wait()
+            if stream.failure is not None:
+                raise stream.failure
+        finally:
+            self._streams.pop(number, None)
+            self._cells.leave(stream.audience, wake)
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+            log.info("client_left", extra={"node": stream.node.id, "peer": call.peer, "told": stream.told})
+
+    async def _begun(self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool) -> Stream:
+        """The stream after its first request."""
+        try:
+            request, node = parse(await first(frames))
+            if node is None:
+                raise RemoteProtocolError("the first request of a stream must say who asks (node)")
+            self._admit(call, node)
+        except (PermissionError, RemoteProtocolError) as error:
+            kind = "token" if isinstance(error, PermissionError) else "malformed"
+            self._counts["xds_refused", kind] += 1
+            log.warning("client_refused", extra={"peer": call.peer, "reason": str(error)})
+            raise
+        subscriber = Subscriber(self._differences, delta=delta)
+        stream = Stream(node, self._audience(node), call.peer, subscriber, self._clock())
+        self._take(stream, request)
+        extra = {"node": node.id, "audience": stream.audience.kind.value, "peer": call.peer, "delta": delta}
+        log.info("client_came", extra=extra)
+        return stream
+
+    async def _listen(self, stream: Stream, frames: AsyncIterator[bytes], parse: _Parse) -> None:
+        """Until the client ends its half, or breaks the protocol."""
+        try:
+            async for data in frames:
+                self._take(stream, parse(data)[0])
+                stream.stirred.set()
+        except (RemoteProtocolError, ConnectionError) as error:
+            stream.failure = error
+        stream.is_over = True
+        stream.stirred.set()
+
+    def _take(self, stream: Stream, request: Request | DeltaRequest) -> None:
+        stream.asked_ms = self._clock()
+        try:
+            heard = stream.subscriber.received(request)
+        except RemoteProtocolError as error:
+            self._counts["xds_refused", "malformed"] += 1
+            log.warning("client_refused", extra={"node": stream.node.id, "peer": stream.peer, "reason": str(error)})
+            raise
+        self._counts["xds_requests", heard.value] += 1
+        has = request.version if isinstance(request, Request) else request.versions
+        stream.is_returning = stream.is_returning or (not stream.told and bool(has))
+        if heard is Heard.NACK:
+            extra = {"node": stream.node.id, "type": request.type_url.rpartition(".")[2]}
+            log.warning("resource_refused", extra={**extra, "reason": one_line(request.error[:_REASON_LOGGED])})
+
+    def _due(self, stream: Stream) -> Iterator[Answer]:
+        """What is to be sent now, each looked for only once the last one was taken by the transport: it is the newest then."""
+        while not stream.is_over and (answer := stream.subscriber.due(self._resources(stream))) is not None:
+            stream.told += 1
+            self._counts["xds_answers", answer.type_url.rpartition(".")[2]] += 1
+            yield answer
+
+    def _resources(self, stream: Stream) -> Resources | None:
+        return stream.cell.value if self._settled.value or not stream.is_returning else None
+
+
+_Parse = Callable[[bytes], tuple[Request | DeltaRequest, Node | None]]
+_LOOK: Final[Seconds] = 60.0
+"""A bound, not a poll: the cell says when."""
+_REASON_LOGGED: Final = 300
+"""Characters: the view has more."""
