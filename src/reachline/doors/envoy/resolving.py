@@ -1,0 +1,120 @@
+"""How long a request may take and when it is tried again: what its route says, and what its own `x-envoy-…` headers do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from reachline.doors.envoy.asked import Request
+from reachline.doors.envoy.fitting import header_fits, value_of
+from reachline.doors.envoy.retries import words
+from reachline.doors.envoy.routes import Forward, HeaderMatch, RetryPolicy, VirtualHost
+from reachline.model import Seconds
+
+__all__ = ["CONSUMED", "Times", "malformed", "retry_of", "times"]
+
+CONSUMED: Final = frozenset((
+    "x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms", "x-envoy-max-retries", "x-envoy-retry-on",
+    "x-envoy-retry-grpc-on", "x-envoy-hedge-on-per-try-timeout", "x-envoy-retriable-header-names",
+    "x-envoy-retriable-status-codes", "x-envoy-upstream-stream-duration-ms", "x-envoy-upstream-alt-stat-name",
+))  # fmt: skip
+"""Headers that are for the proxy: they do not go on to the endpoint."""
+_NUMBER: Final = re.compile(r"\s*\+?([0-9]{1,18})\s*", re.ASCII)
+_GRPC_TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
+_UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_NAMES_MOST: Final = 50
+"""Of statuses and names in one header: a request asks for a handful."""
+
+
+class Times(NamedTuple):
+    """None: no limit."""
+
+    total: Seconds | None
+    """Until the answer is whole, all tries together."""
+    per_try: Seconds | None
+    from_grpc: bool = False
+    """Whether `grpc-timeout` said it, so that the endpoint's own clock is told as well."""
+
+
+def times(action: Forward, policy: RetryPolicy | None, request: Request, *, respect_expected: bool = False) -> Times:
+    """The timeouts of a request. `respect_expected`: `x-envoy-expected-rq-timeout-ms` is believed."""
+    total, from_grpc = action.timeout, False
+    asked = value_of(request, "grpc-timeout")
+    if asked is not None and action.grpc_timeout_most is not None:
+        total, from_grpc = _grpc(action, asked), True
+    per_try = None if policy is None else policy.per_try_timeout
+    own = _milliseconds(request, "x-envoy-expected-rq-timeout-ms") if respect_expected else None
+    if own is None:
+        own = _milliseconds(request, "x-envoy-upstream-rq-timeout-ms")
+    if own is not None:
+        total, from_grpc = own or None, False
+    own_try = _milliseconds(request, "x-envoy-upstream-rq-per-try-timeout-ms")
+    if own_try is not None:
+        per_try = own_try or None
+    if per_try is not None and total is not None and per_try >= total:
+        per_try = None
+    return Times(total, per_try, from_grpc)
+
+
+def _grpc(action: Forward, text: str) -> Seconds | None:
+    found = _GRPC_TIMEOUT.fullmatch(text)
+    if found is None:
+        return action.timeout
+    said = int(found[1]) * _UNITS[found[2]]
+    if action.grpc_timeout_offset and said:
+        said = max(said - action.grpc_timeout_offset, 0.001)
+    most = action.grpc_timeout_most
+    if most and (said == 0 or said > most):
+        said = most
+    return said or None
+
+
+def _milliseconds(request: Request, name: str) -> Seconds | None:
+    """A header's whole number of milliseconds; None where it is none."""
+    number = _whole(value_of(request, name))
+    return None if number is None else number / 1_000
+
+
+def _whole(text: str | None) -> int | None:
+    found = _NUMBER.fullmatch(text or "")
+    return None if found is None else int(found[1])
+
+
+def retry_of(action: Forward, host: VirtualHost, request: Request) -> RetryPolicy | None:
+    """The policy of a request: its route's, else its virtual host's, with what its headers add; None: it is not tried again."""
+    policy = action.retry or host.retry or RetryPolicy()
+    asked = [value_of(request, name) for name in ("x-envoy-retry-on", "x-envoy-retry-grpc-on")]
+    added = frozenset[str]().union(*(words(each)[0] for each in asked if each))
+    if policy.request_headers and not any(header_fits(each, request) for each in policy.request_headers):
+        return None
+    retry_on = policy.retry_on | added
+    if not retry_on:
+        return None
+    retries = _whole(value_of(request, "x-envoy-max-retries"))
+    statuses = _listed(value_of(request, "x-envoy-retriable-status-codes"))
+    names = _listed(value_of(request, "x-envoy-retriable-header-names"))
+    return replace(
+        policy,
+        retry_on=retry_on,
+        retries=policy.retries if retries is None else retries,
+        statuses=(*policy.statuses, *(int(each) for each in statuses if each.isascii() and each.isdecimal())),
+        headers=(*policy.headers, *(HeaderMatch(name=each.lower(), present=True) for each in names)),
+    )
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    found = [each.strip() for each in (text or "").split(",")[:_NAMES_MOST]]
+    return tuple(each for each in found if each)
+
+
+def malformed(request: Request, names: tuple[str, ...]) -> str:
+    """Of headers that are checked strictly, the first that is wrong, for which the request gets 400; empty: none is."""
+    for name in names:
+        value = value_of(request, name)
+        if value is None:
+            continue
+        is_words = name in ("x-envoy-retry-on", "x-envoy-retry-grpc-on")
+        if bool(words(value)[1]) if is_words else _whole(value) is None:
+            return name
+    return ""
