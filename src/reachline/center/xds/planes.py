@@ -193,6 +193,8 @@ class Planes:
         places = self.places()
         where = places.seen_from(zone)
         for spot in spots:
+            if spot.cluster not in self.board.clusters:
+                continue  # it has others than ours, and tells of all
             parts: list[tuple[LineId | None, Load]] = [
                 (where.get((spot.cluster, address, port)), load) for address, port, load in spot.endpoints
             ]
