@@ -152,9 +152,7 @@ class HttpManager:
     skip_xff_append: bool = False
     append_x_forwarded_port: bool = False
     internal_networks: tuple[Network, ...] = ()
-    """Addresses that count as internal, beside `internal_default`."""
-    internal_default: bool = True
-    """No `internal_address_config` stands there: RFC 1918, RFC 4193 and loopback count as internal."""
+    """Addresses that count as internal; where none are named none do (Envoy from 1.33 on trusts no private ranges by itself)."""
     generate_request_id: bool = True
     preserve_request_id: bool = False
     request_id_in_response: bool = False

@@ -125,7 +125,8 @@ def value_fits(match: HeaderMatch, value: str | None) -> bool:
         return (is_there is match.present) is not match.invert
     if value is None:
         if not match.missing_as_empty:
-            return match.invert
+            # Also where the match is inverted.
+            return False
         value = ""
     if match.range is not None:
         return _in_range(match.range, value) is not match.invert

@@ -114,7 +114,6 @@ def _with_headers(block: Block, found: HttpManager) -> HttpManager:
         skip_xff_append=block.flag("skip_xff_append"),
         append_x_forwarded_port=block.flag("append_x_forwarded_port"),
         internal_networks=networks,
-        internal_default=internal is None,
         generate_request_id=block.flag("generate_request_id", default=True),
         preserve_request_id=block.flag("preserve_external_request_id"),
         request_id_in_response=block.flag("always_set_request_id_in_response"),

@@ -56,8 +56,10 @@ class Sent:
     """Empty: the header that names it is not there."""
     path: str
     """With its query, rewritten."""
+    is_rewritten: bool
+    """Whether the route rewrites paths, also where nothing came of it: x-envoy-original-path says what it was."""
     authority: str | None
-    """In place of the request's; None: it stays."""
+    """In place of the request's, which x-envoy-original-host then says; None: it stays."""
     auto_host: bool
     """Whether it is the picked endpoint's hostname, where that has one."""
     mutations: tuple[Mutations, ...]
@@ -91,9 +93,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """404: there is no virtual host (None), or none of its routes fits."""
+    """There is no virtual host (None), or none of its routes fits: 404; or the one that does is not to be taken: 503."""
 
     host: VirtualHost | None = None
+    status: int = 404
 
 
 Decision = Sent | Redirected | Answered | Missing
@@ -132,7 +135,7 @@ def _taken(table: Routes, host: VirtualHost, route: Route, request: Request, cha
     config = table.config
     match route.action:
         case None:
-            return Missing(host=host)
+            return Missing(host=host, status=503)
         case DirectResponse() as answer:
             return Answered(answer=answer, host=host, route=route, mutations=_levels(config, host, route, None))
         case Redirect() as action:
@@ -149,6 +152,7 @@ def _taken(table: Routes, host: VirtualHost, route: Route, request: Request, cha
                 action=action,
                 cluster=_cluster(action, share, request),
                 path=path_of(route.match.path, action, request.path),
+                is_rewritten=bool(action.prefix_rewrite or action.regex_rewrite),
                 authority=share.host_rewrite if share and is_literal else authority_of(action, request),
                 auto_host=action.host_rewrite is HostRewrite.AUTO and not is_literal,
                 mutations=_levels(config, host, route, share),
