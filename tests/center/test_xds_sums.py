@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reachline.center.roster import Roster
 from reachline.center.xds.access import Budget
+from reachline.center.xds.admission import admit, token_in
 from reachline.center.xds.places import Places, addresses_of
 from reachline.center.xds.seen import Seen
 from reachline.center.xds.sums import Pace, Rank, Sums, Telling, Windows
 from reachline.model import Endpoint, Line, LineId, Locality, Outcome
+from reachline.net.rpc import Call as Opened
 from reachline.testing import builders
 from reachline.wire.als import Call, End
 from reachline.wire.lrs import Load, Metric
+from reachline.wire.telling import Teller
 
 A = LineId("payments/a")
 
@@ -183,6 +189,35 @@ def test_the_next_window_begins_anew_and_none_ends_it() -> None:
     assert (early, later) == (0, 8)
     assert found.of(A, 0, 99_000) == 0
     assert not found.are_any
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "authorization", "is_let_in"),
+    [
+        ({"reachline": {"token": "t0"}}, "", True),
+        ({"reachline": {"token": "wrong"}}, "", False),
+        ({"reachline": {"token": 7}}, "", False),
+        ({"reachline": "t0"}, "", False),
+        (None, "", False),
+        (None, "Bearer t0", True),
+        ({"reachline": {"token": "t0"}}, "Bearer wrong", False),
+    ],
+)
+def test_a_token_comes_with_the_stream_or_for_want_of_that_with_the_node(
+    metadata: Mapping[str, object] | None, authorization: str, *, is_let_in: bool
+) -> None:
+    call = Opened("ipv4:10.0.0.9:1", {"authorization": authorization} if authorization else {})
+    teller = Teller("grpc-1", token=token_in(metadata))
+
+    with contextlib.nullcontext() if is_let_in else pytest.raises(PermissionError, match="did not give its token"):
+        admit(call, teller, Roster({}), "t0")
+
+
+def test_a_token_is_never_shown() -> None:
+    assert "t0" not in repr(Teller("grpc-1", token="t0"))
 
 
 # -- floods ---------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from reachline.center.api.guard import shows
@@ -13,7 +13,7 @@ from reachline.model import Seconds, VantageId
 from reachline.net.rpc import Call
 from reachline.wire.telling import Teller
 
-__all__ = ["admit", "bearer", "first"]
+__all__ = ["admit", "bearer", "first", "token_in"]
 
 _FIRST: Final[Seconds] = 5.0
 """Who opens a stream says at once who it is; who does not holds it for nothing."""
@@ -32,6 +32,13 @@ def bearer(call: Call) -> str:
     """The token that a stream was opened with, or empty text."""
     kind, _, value = call.metadata.get("authorization", "").partition(" ")
     return value.strip() if kind.lower() == "bearer" else ""
+
+
+def token_in(metadata: Mapping[str, object] | None) -> str:
+    """`reachline.token` of a node's metadata, or empty text: where gRPC puts it, which sends no metadata of ours with its stream."""
+    ours = (metadata or {}).get("reachline")
+    token = ours.get("token") if isinstance(ours, Mapping) else None
+    return token if isinstance(token, str) else ""
 
 
 def admit(call: Call, teller: Teller, roster: Roster, token: str) -> None:

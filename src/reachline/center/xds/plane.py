@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from reachline.center.board import Board
-from reachline.center.xds.admission import admit
+from reachline.center.xds.admission import admit, token_in
 from reachline.center.xds.door import DELTA, SOTW
 from reachline.center.xds.operators import page
 from reachline.center.xds.resources import Cells
@@ -41,7 +41,7 @@ class ControlPlane:
         self._token = token.get_secret_value() if token else ""
 
     def _admit(self, call: Call, node: Node) -> None:
-        admit(call, Teller(node.id), self._board.roster, self._token)
+        admit(call, Teller(node.id, token=token_in(node.metadata)), self._board.roster, self._token)
 
     @property
     def services(self) -> Mapping[str, Service]:
