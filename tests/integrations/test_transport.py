@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 from tests.integrations.far import World, world
 
 from reachline.integrations.exchange import Exchange, Route
-from reachline.integrations.transport import AwaitedBody, Body
+from reachline.integrations.transport import awaited_body_of, body_of
 
 
 class Stream:
@@ -37,28 +38,28 @@ def answered(lines: World) -> Exchange:
 
 def test_a_body_that_cannot_be_closed_ends_its_call_and_gives_its_pool_back(lines: World) -> None:
     given: list[str] = []
-    body = Body(Stream(), answered(lines), lambda: given.append("back"))
+    body = body_of(httpx2)(Stream(), answered(lines), given.append, "lease")
 
     with pytest.raises(OSError, match="gone"):
         body.close()
     body.close()
 
-    assert given == ["back"]
+    assert given == ["lease"]
     assert lines.calls() == {"ok": 1}
 
 
 def test_one_that_is_awaited_does_too(lines: World) -> None:
     given: list[str] = []
 
-    async def give_back() -> None:
-        given.append("back")
+    async def give_back(lease: str) -> None:
+        given.append(lease)
 
-    body = AwaitedBody(Stream(), answered(lines), give_back)
+    body = awaited_body_of(httpx2)(Stream(), answered(lines), give_back, "lease")
 
     with pytest.raises(OSError, match="gone"):
-        body.close().send(None)
+        body.aclose().send(None)
     with pytest.raises(StopIteration):
-        body.close().send(None)
+        body.aclose().send(None)
 
-    assert given == ["back"]
+    assert given == ["lease"]
     assert lines.calls() == {"ok": 1}

@@ -14,6 +14,7 @@ from tests.upstream.virtual import run
 from reachline.core.checking import Fault, Verdict
 from reachline.members import Membership, Update, compare
 from reachline.model import Health
+from reachline.testing.wait import until
 from reachline.upstream.keeper import Keeper
 
 A, B, C = addresses(3)
@@ -307,3 +308,18 @@ def test_a_log_that_cannot_be_written_and_a_listener_that_raises_end_nothing(tmp
 class Deaf(list[Mapping[str, object]]):
     def append(self, item: Mapping[str, object], /) -> None:
         raise ValueError(item)
+
+
+def test_a_picker_that_takes_long_to_make_is_made_aside_and_waited_for_once() -> None:
+    async def main() -> None:
+        discovery = Told()
+        async with keeping(discovery, type="file", path="unused", policy="maglev") as (cluster, settled):
+            discovery.tell(members("10.0.0.1", "10.0.0.2"))
+            await until(lambda: settled == ["c"])
+            assert set(picks(cluster)) == {A, B}
+
+            discovery.tell(members("10.0.0.2", "10.0.0.3"))
+            await until(lambda: set(picks(cluster)) == {B, C})
+            assert cluster.is_current
+
+    asyncio.run(main())

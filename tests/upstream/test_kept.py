@@ -397,3 +397,22 @@ def test_arguments_that_make_no_sense_are_counted_and_never_raise() -> None:
         attempt.status("503")  # type: ignore[arg-type]
 
     assert cluster.stats().misuses == 2
+
+
+def test_calls_that_go_well_are_counted_alike_whether_anybody_asks_how_long_they_took() -> None:
+    plain, timed = (kept(targets=[A], outliers={"latency": latency}) for latency in (False, True))
+
+    for cluster in (plain, timed):
+        call(cluster, A, 500, times=4)
+        call(cluster, A, 404)
+        call(cluster, A, 200)
+        with cluster.attempt():
+            pass
+        call(cluster, A, 500, times=4)
+
+    assert plain.metrics() == timed.metrics()
+    assert plain.stats().calls == timed.stats().calls
+    assert plain.stats().calls[:4] == (3, 0, 0, 8)
+    told = [cluster.explain(A)[0] for cluster in (plain, timed)]
+    assert [each.active for each in told] == [0, 0]
+    assert told[0].ejection == told[1].ejection

@@ -36,7 +36,8 @@ class Budget:
 
     def earn(self, now_ms: int) -> None:
         """A call is made for the first time."""
-        self._move(now_ms)
+        if now_ms // 1_000 > self._second:
+            self._move(now_ms)
         self._slots[self._second % RECENT_S] += SHARE_MILLI
 
     def spend(self, now_ms: int) -> bool:

@@ -102,7 +102,10 @@ class Outliers:
         back = []
         for line, priority in lines.items():
             monitor = before.get(line)
-            if monitor is not None and monitor.priority != priority and not self._rules.keep_moved:
+            if monitor is not None and monitor.priority == priority:
+                self._monitors[line] = monitor
+                continue
+            if monitor is not None and not self._rules.keep_moved:
                 self._out.discard(line)
                 monitor = None
             elif monitor is None and line in self._away:
@@ -134,6 +137,15 @@ class Outliers:
                 events.append(self._decide(Finding(detector, line, 0), now_ms))
                 monitor.forget_run(detector)
         return tuple(events)
+
+    def well(self, line: str) -> None:
+        """`saw` of a whole call that was answered well, where origins are not split and nobody asks how long it took: on the way of most."""
+        monitor = self._monitors.get(line)
+        if monitor is not None:
+            counts = monitor.external
+            counts[0] += 1
+            counts[1] += 1
+            monitor.run_5xx = monitor.run_gateway = 0
 
     def passed_check(self, line: str, now_ms: int) -> tuple[Event, ...]:
         """An active check passed and the line is healthy by active checks: its ejection is over, where rules say so."""

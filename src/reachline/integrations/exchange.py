@@ -15,12 +15,13 @@ from reachline.upstream import Cluster, Pick
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.outcome import failure_of
-from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, sleep
+from reachline.upstream.tries import IDEMPOTENT, TRIES, Plan, Tries, checked, first, sleep
 
-__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy", "place", "way"]
+__all__ = ["LIMIT", "Exchange", "Later", "Lines", "Route", "aim", "is_proxy", "place", "placed", "way"]
 
 _KNOWN: Final = 4_096
 """Addresses that are kept taken apart: as many lines as one process calls at a time, and more."""
+_ERRORS_FROM: Final = 500
 _SHORTEST: Final[Seconds] = 0.001
 
 AnyCluster = Cluster | KeptCluster
@@ -68,30 +69,34 @@ class Route:
             return None
         is_idempotent = method in IDEMPOTENT
         if isinstance(said, dict):
-            plan: Plan = {**self._usual, **cast(Plan, said)}
+            plan = checked({**self._usual, **cast(Plan, said)})
             is_idempotent = plan.get("idempotent", is_idempotent)
             plan["idempotent"] = is_idempotent and is_replayable
         else:
             plan = self._twice if is_idempotent and is_replayable else self._usual
-        return Exchange(Tries(cluster, plan))
+        return Exchange(cluster, plan)
 
 
 class Exchange:
     """One request from its first try to the end of its answer. Written by the one thread or task that makes it."""
 
-    __slots__ = ("_is_ended", "_is_paced", "_tries", "call")
+    __slots__ = ("_cluster", "_is_ended", "_is_paced", "_plan", "_tries", "call")
 
     call: Attempt
     """The present try."""
 
-    def __init__(self, tries: Tries) -> None:
-        self._tries: Final = tries
+    def __init__(self, cluster: AnyCluster, plan: Plan) -> None:
+        self._cluster, self._plan = cluster, plan
+        # Made once there is a second try: most calls have none.
+        self._tries = None if plan.get("deadline") is None else Tries(cluster, plan)
         self._is_paced, self._is_ended = True, True
 
     def begin(self) -> Pick | None:
         """The line of the next try; None where the cluster has none: then the request goes where its URL says."""
-        self.call, self._is_ended = self._tries.begin(), False
-        return self.call.pick
+        tries = self._tries
+        self.call = call = first(self._cluster, self._plan) if tries is None else tries.begin()
+        self._is_ended = False
+        return call.pick
 
     def run(self, send: Callable[[], R], *, status: Callable[[R], int], close: Callable[[R], None]) -> R:
         """The answer: `send` makes one try, having called `begin`; an answer that is not the last one is closed."""
@@ -149,20 +154,19 @@ class Exchange:
         if isinstance(error, Later):
             self.call.fail("agent")
             self._end(None)
-            self._is_paced = self._tries.elsewhere(self.call)
+            self._is_paced = self._more().elsewhere(self.call)
             return 0.0
         self._end(error)
-        return self._tries.again(self.call) if isinstance(error, Exception) else None
+        return self._more().again(self.call) if isinstance(error, Exception) else None
 
     def answered(self, status: int) -> Seconds | None:
         """A try is answered: how long to wait before the next one, or None where this is the answer. Then it is to be `ended`."""
         call = self.call
-        call.answered()
-        call.status(status)
-        if not call.is_retryable:
+        call.answered(status)
+        if status < _ERRORS_FROM or not call.is_retryable:
             return None
         self._end(None)
-        return self._tries.again(call)
+        return self._more().again(call)
 
     def ended(self, error: BaseException | None = None) -> None:
         """The answer was read to its end, or given up, or broke off by `error`. Only the first time counts."""
@@ -172,7 +176,13 @@ class Exchange:
         failure = None if error is None else failure_of(error)
         if failure is not None and failure is not Failure.AGENT:
             self.call.fail(failure)
-        self._end(None)
+        self._is_ended = True
+        self.call.__exit__(None, None, None)
+
+    def _more(self) -> Tries:
+        if self._tries is None:
+            self._tries = Tries(self._cluster, self._plan)
+        return self._tries
 
     def _end(self, error: BaseException | None) -> None:
         self._is_ended = True
@@ -186,11 +196,12 @@ class Exchange:
 
 def aim(pick: Pick, scheme: str) -> tuple[str, str, int | None]:
     """Scheme, host and port to call a line by; a line that names no scheme of HTTP is called by the request's own."""
-    return _aim(pick.url, pick.address, pick.target, scheme)
+    return placed(pick.url, pick.address, pick.target, scheme)
 
 
 @lru_cache(maxsize=_KNOWN)
-def _aim(url: str, address: tuple[str, int] | None, target: str, scheme: str) -> tuple[str, str, int | None]:
+def placed(url: str, address: tuple[str, int] | None, target: str, scheme: str) -> tuple[str, str, int | None]:
+    """`aim`, for who keeps what comes of it by these."""
     parts = urlsplit(url)
     if parts.scheme in ("http", "https") and parts.hostname:
         return parts.scheme, parts.hostname, parts.port

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final, Unpack, cast
+from collections.abc import Callable
+from typing import Final, Unpack
 
 import httpx
 
 from reachline.integrations.exchange import Lines
-from reachline.integrations.transport import Awaited, AwaitedBody, Blocking, Body, TransportSettings, proxy_of, settled
+from reachline.integrations.transport import Awaited, Blocking, TransportSettings, proxy_of, settled
 from reachline.upstream import Pick
 
 __all__ = ["AsyncTransport", "Transport"]
@@ -30,10 +30,11 @@ class Transport(httpx.BaseTransport):
     ) -> None:
         route, tls = settled(httpx, lines, **settings)
         usual = make or (lambda pick: httpx.HTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
-        self._sender: Final = Blocking(httpx, route, usual, httpx.HTTPTransport(verify=tls), _Stream)
+        self._sender: Final = Blocking(httpx, route, usual, httpx.HTTPTransport(verify=tls))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return cast(httpx.Response, self._sender.handle(request))
+        answer: httpx.Response = self._sender.handle(request)
+        return answer
 
     def close(self) -> None:
         self._sender.close()
@@ -51,32 +52,11 @@ class AsyncTransport(httpx.AsyncBaseTransport):
     ) -> None:
         route, tls = settled(httpx, lines, **settings)
         usual = make or (lambda pick: httpx.AsyncHTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
-        self._sender: Final = Awaited(httpx, route, usual, httpx.AsyncHTTPTransport(verify=tls), _AsyncStream)
+        self._sender: Final = Awaited(httpx, route, usual, httpx.AsyncHTTPTransport(verify=tls))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return cast(httpx.Response, await self._sender.handle(request))
+        answer: httpx.Response = await self._sender.handle(request)
+        return answer
 
     async def aclose(self) -> None:
         await self._sender.close()
-
-
-class _Stream(httpx.SyncByteStream):
-    def __init__(self, body: Body) -> None:
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._body)
-
-    def close(self) -> None:
-        self._body.close()
-
-
-class _AsyncStream(httpx.AsyncByteStream):
-    def __init__(self, body: AwaitedBody) -> None:
-        self._body = body
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return aiter(self._body)
-
-    async def aclose(self) -> None:
-        await self._body.close()

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
-from reachline.integrations.exchange import Exchange, Lines, Route, aim, is_proxy
+from reachline.integrations.exchange import Exchange, Lines, Route, is_proxy
+from reachline.integrations.exchange import placed as aim
 from reachline.integrations.pools import Lease, Pools
 from reachline.model import Seconds
 from reachline.upstream import Pick
 from reachline.upstream.tries import TRIES
 
-__all__ = ["Awaited", "AwaitedBody", "Blocking", "Body", "TransportSettings", "proxy_of", "settled"]
+__all__ = ["Awaited", "Blocking", "TransportSettings", "proxy_of", "settled"]
 
 _KNOWN: Final = 1_024
 """URLs of lines that are kept: paths without an id in them."""
@@ -50,12 +52,11 @@ def settled(
 
 
 class Blocking:
-    """What a `Transport` does. `plain` calls what is no cluster; `stream` makes the library's stream of a `Body`."""
+    """What a `Transport` does. `plain` calls what is no cluster."""
 
-    def __init__(
-        self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any, stream: Callable[[Body], Any]
-    ) -> None:
-        self._library, self._route, self._plain, self._stream = library, route, plain, stream
+    def __init__(self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any) -> None:
+        self._library, self._route, self._plain = library, route, plain
+        self._body: Final = body_of(library)
         self._pools: Final[Pools[Any]] = Pools(make)
 
     def handle(self, request: Any) -> Any:
@@ -63,7 +64,19 @@ class Blocking:
         exchange = _exchange(self._library, self._route, request)
         if exchange is None:
             return self._plain.handle_request(request)
-        return exchange.run(lambda: self._send(exchange, request), status=_status, close=lambda answer: answer.close())
+        while True:  # as `Exchange.run`, and without its calls: this is on the way of every request
+            try:
+                answer = self._send(exchange, request)
+            except BaseException as error:
+                wait = exchange.failed(error)
+                if wait is None:
+                    raise
+            else:
+                wait = exchange.answered(answer.status_code)
+                if wait is None:
+                    return answer
+                answer.close()
+            time.sleep(wait)
 
     def close(self) -> None:
         """All connections."""
@@ -83,7 +96,7 @@ class Blocking:
         except BaseException:
             self._give_back(lease)
             raise
-        answer.stream = self._stream(Body(answer.stream, exchange, lambda: self._give_back(lease)))
+        answer.stream = self._body(answer.stream, exchange, self._give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
 
@@ -96,10 +109,9 @@ class Blocking:
 class Awaited:
     """`Blocking`, awaited under asyncio or trio."""
 
-    def __init__(
-        self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any, stream: Callable[[AwaitedBody], Any]
-    ) -> None:
-        self._library, self._route, self._plain, self._stream = library, route, plain, stream
+    def __init__(self, library: Any, route: Route, make: Callable[[Pick], Any], plain: Any) -> None:
+        self._library, self._route, self._plain = library, route, plain
+        self._body: Final = awaited_body_of(library)
         self._pools: Final[Pools[Any]] = Pools(make)
 
     async def handle(self, request: Any) -> Any:
@@ -129,7 +141,7 @@ class Awaited:
         except BaseException:
             await self._give_back(lease)
             raise
-        answer.stream = self._stream(AwaitedBody(answer.stream, exchange, lambda: self._give_back(lease)))
+        answer.stream = self._body(answer.stream, exchange, self._give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
 
@@ -139,57 +151,65 @@ class Awaited:
             await closing.aclose()
 
 
-class Body:
-    """An answer's body, whose end is the call's end."""
+def body_of(library: Any) -> type[Any]:
+    """The library's stream, of an answer's body whose end is the call's end: made of it, its exchange, and what gives its pool back."""
 
-    def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[], None]) -> None:
-        self._stream, self._exchange, self._give_back = stream, exchange, give_back
-        self._is_closed = False
+    class Body(library.SyncByteStream):  # type: ignore[misc]  # of whichever library
+        """Closed once, whatever comes of it: then the call has ended and its pool is given back."""
 
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._stream
-        except Exception as error:
-            self._exchange.ended(error)
-            raise
+        def __init__(
+            self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], None], lease: Any
+        ) -> None:
+            self._stream, self._exchange, self._give_back, self._lease = stream, exchange, give_back, lease
 
-    def close(self) -> None:
-        """Once, whatever comes of it: the call has ended and its pool is given back."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._stream.close()
-        finally:
-            self._exchange.ended()
-            self._give_back()
+        def __iter__(self) -> Iterator[bytes]:
+            try:
+                yield from self._stream
+            except Exception as error:
+                self._exchange.ended(error)
+                raise
+
+        def close(self) -> None:
+            lease, self._lease = self._lease, None
+            if lease is not None:
+                try:
+                    self._stream.close()
+                finally:
+                    self._exchange.ended()
+                    self._give_back(lease)
+
+    return Body
 
 
-class AwaitedBody:
-    """`Body`, awaited."""
+def awaited_body_of(library: Any) -> type[Any]:
+    """`body_of`, awaited."""
 
-    def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[], Any]) -> None:
-        self._stream, self._exchange, self._give_back = stream, exchange, give_back
-        self._is_closed = False
+    class Body(library.AsyncByteStream):  # type: ignore[misc]  # of whichever library
+        """As that of `body_of`."""
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for each in self._stream:
-                yield each
-        except Exception as error:
-            self._exchange.ended(error)
-            raise
+        def __init__(
+            self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], Awaitable[None]], lease: Any
+        ) -> None:
+            self._stream, self._exchange, self._give_back, self._lease = stream, exchange, give_back, lease
 
-    async def close(self) -> None:
-        """As that of `Body`."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self._stream.aclose()
-        finally:
-            self._exchange.ended()
-            await self._give_back()
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for each in self._stream:
+                    yield each
+            except Exception as error:
+                self._exchange.ended(error)
+                raise
+
+        async def aclose(self) -> None:
+            lease, self._lease = self._lease, None
+            if lease is not None:
+                try:
+                    await self._stream.aclose()
+                finally:
+                    self._exchange.ended()
+                    await self._give_back(lease)
+
+    return Body
 
 
 def proxy_of(pick: Pick) -> str | None:
@@ -207,29 +227,37 @@ def _aimed(
     library: Any, exchange: Exchange, pick: Pick, request: Any, *, keep_host: bool, is_async: bool = False
 ) -> Any:
     """The request, to the line: its own timeouts within what is left, and no connection that must not be made now."""
-    url, host = _placed(library, aim(pick, request.url.scheme), request.url.raw_path)
-    made = library.Request(
-        request.method, url, headers=request.headers, stream=request.stream, extensions=request.extensions
-    )
+    usual_url = request.url
+    url, host = _placed(library, pick.url, pick.address, pick.target, usual_url.scheme, usual_url.raw_path)
+    # All that the caller's has, but for what is another's here. Made anew from its parts it would cost three times as much.
+    made = library.Request.__new__(library.Request)
+    vars(made).update(vars(request))
+    made.url = url
     if not keep_host:
+        made.headers = library.Headers(request.headers)
         made.headers["host"] = host
-    extensions = made.extensions
+    limit = None if pick.care is None else exchange.limit
+    if limit is None and exchange.call.remaining is None:
+        return made
+    made.extensions = extensions = dict(request.extensions)
     if exchange.call.remaining is not None:
         usual = extensions.get("timeout") or {}
         extensions["timeout"] = {
             name: exchange.timeout(usual.get(name)) for name in ("connect", "read", "write", "pool")
         }
-    if (limit := exchange.limit) is not None:
+    if limit is not None:
         extensions["trace"] = _traced(limit, extensions.get("trace"), is_async=is_async)
     return made
 
 
 @lru_cache(maxsize=_KNOWN)
-def _placed(library: Any, place: tuple[str, str, int | None], path: bytes) -> tuple[Any, str]:
+def _placed(  # noqa: PLR0917 - one look-up
+    library: Any, url: str, address: tuple[str, int] | None, target: str, scheme: str, path: bytes
+) -> tuple[Any, str]:
     """A path at a line, and what its `host` is: putting a URL together costs a tenth of a call."""
-    scheme, host, port = place
-    url = library.URL(scheme=scheme, host=host, port=port, raw_path=path)
-    return url, url.netloc.decode("ascii")
+    scheme, host, port = aim(url, address, target, scheme)
+    found = library.URL(scheme=scheme, host=host, port=port, raw_path=path)
+    return found, found.netloc.decode("ascii")
 
 
 def _traced(limit: Callable[[], None], then: object, *, is_async: bool) -> Callable[[str, object], object]:

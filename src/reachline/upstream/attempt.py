@@ -35,6 +35,7 @@ __all__ = ["RETRYABLE", "Attempt"]
 _CANCELLATIONS: Final = ("CancelledError", "Cancelled")
 RETRYABLE: Final = frozenset({502, 503, 504})
 """Statuses that say: not this one, or not now. Any other server error is the answer to this call, wherever it is made."""
+_ERRORS_FROM: Final = 500
 _OK, _ERRORS = Column.OK, Column.ERRORS
 """By name here: looking a member up in its Enum costs as much as the whole pick on Python 3.11."""
 
@@ -124,13 +125,20 @@ class Attempt:
 
     def status(self, code: int) -> None:
         """The call was answered with this HTTP status: 500 and above is a server error, all else is well."""
+        if type(code) is int and code < _ERRORS_FROM:
+            self._column, self._code = _OK, code
+            return
         column = column_of_status(code)
         self._say(column, "status", code)
         self._code = None if column is None else code
 
-    def answered(self) -> None:
-        """The answer begins now: what is read of it from here on is not the line's delay."""
+    def answered(self, code: int | None = None) -> None:
+        """The answer begins now, with this status: what is read of it from here on is not the line's delay."""
         self._ended = monotonic()
+        if type(code) is int and code < _ERRORS_FROM:
+            self._column, self._code = _OK, code
+        elif code is not None:
+            self.status(code)
 
     def heed(self, answer: object) -> None:
         """Take the HTTP status of an answer that any library made; nothing where it has none, or the caller has said more."""
@@ -154,17 +162,17 @@ class Attempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        now, pick = monotonic(), self.pick
-        if self._ended is None:
-            self._ended = now
+        ended, pick = self._ended, self.pick
+        if ended is None:
+            ended = self._ended = monotonic()
         if pick is None:
             return
         column = self._column
         if column is None:
-            column = self._column = _OK if error is None else self._inferred(error, now - self._started)
+            column = self._column = _OK if error is None else self._inferred(error, monotonic() - self._started)
         # After a fork the child has a tally of its own: a call that began in the parent is the parent's to count.
         if self._tally is self._cluster.tally:
-            self._cluster.finish(pick, column, self._ended - self._started, self._code)
+            self._cluster.finish(pick, column, ended - self._started, self._code)
         if "opentelemetry.trace" in modules:
             annotate(self._cluster.name, pick.line, column)
 

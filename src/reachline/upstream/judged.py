@@ -54,11 +54,18 @@ class Judged:
         self.memory = Memory(seed=seed & 0xFFFF_FFFF)
         self.counts: Counter[str] = Counter()
         """By Envoy's names."""
+        self.ends = [0] * len(Column)
+        """Calls by how they ended. Here, not in the tally, whose rows nobody takes: one lock less on the way of a call."""
         self.restart_ms: int | None = None
         """When slow start wants another picker."""
         self._settings: Final = settings
         self._averages: Final = settings.policy.name == "peak_ewma"
         """Whether anybody reads how long answers take: averages cost a fifth of an attempt."""
+        rules = settings.outliers
+        self.is_plain: Final = not self._averages and not (
+            rules is not None and (rules.latency or rules.split_external_local_origin_errors)
+        )
+        """Whether nobody asks when a call that went well ended, or how long it took: then `went_well` says it all."""
         self._settled_ms = now_ms
         self.begin_anew(seed, now_ms)
 
@@ -67,7 +74,7 @@ class Judged:
         rules = self._settings.outliers
         self.outliers = None if rules is None else Outliers(rules, seed=seed, now_ms=now_ms)
         self.memory = Memory(seed=seed & 0xFFFF_FFFF, hashes=self.memory.hashes)
-        self.counts = Counter()
+        self.counts, self.ends = Counter(), [0] * len(Column)
         self._readmit(now_ms)
 
     def retire(self, now_ms: int) -> None:
@@ -107,6 +114,16 @@ class Judged:
         else:
             load.active += 1
 
+    def went_well(self, key: str, line: str) -> None:
+        """`ended` and `called` of a call that went well, while `is_plain`: counted by `key`, judged by `line`."""
+        self.ends[0] += 1
+        load = self.memory.loads.get(key)
+        if load is not None and load.active > 0:
+            load.active -= 1
+        outliers = self.outliers
+        if outliers is not None:
+            outliers.well(line)
+
     def ended(self, key: str, column: Column, elapsed: Seconds, now_ms: int, *, patience: Seconds) -> None:
         """That call has ended."""
         load = self.memory.loads.get(key)
@@ -119,6 +136,7 @@ class Judged:
 
     def called(self, key: str, column: Column, elapsed: Seconds | None, code: int | None, now_ms: int) -> Moved:
         """What a whole call came to, for outlier detection."""
+        self.ends[column] += 1
         outliers, shown = self.outliers, _SHOWN[column]
         if outliers is None or shown is None:
             return NOTHING

@@ -22,7 +22,7 @@ from reachline.upstream.roll import Row
 __all__ = ["Keeper"]
 
 _LOOK: Final[Seconds] = 1.0
-"""The longest nap: events are written, and calls summed up, once a second at least."""
+"""The longest nap: events are written once a second at least."""
 
 
 class Keeper:
@@ -108,13 +108,13 @@ class Keeper:
     def _look_settled(self) -> None:
         if self._is_settled or self._warm_until is None:
             return
-        is_warm = self._checks is None or self._checks.is_settled
+        is_warm = self._cluster.is_current and (self._checks is None or self._checks.is_settled)
         if is_warm or asyncio.get_running_loop().time() >= self._warm_until:
             self._is_settled = True
             self._settled(self._cluster.name)
 
     async def _tend(self) -> None:
-        """Turn what is due, write events, sum calls up."""
+        """Turn what is due, write events."""
         loop, cluster = asyncio.get_running_loop(), self._cluster
         while True:
             due = cluster.deadline()
@@ -125,8 +125,11 @@ class Keeper:
                 for key in cluster.take_failed():
                     self._checks.failed_by_call(key)
             if (due := cluster.deadline()) is not None and due <= loop.time():
-                cluster.turn()
-            cluster.tally.take("")
+                if cluster.is_large:
+                    # Aside, so that neither checks nor discovery wait for it; callers do not in any case.
+                    await asyncio.to_thread(cluster.turn)
+                else:
+                    cluster.turn()
             cluster.events.flush()
             self._look_settled()
 

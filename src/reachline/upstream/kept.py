@@ -28,7 +28,7 @@ from reachline.upstream.picking import NOBODY, hashed, make
 from reachline.upstream.roll import Row
 from reachline.upstream.settings import ClusterSettings, policy_of
 from reachline.upstream.stats import ClusterStats
-from reachline.upstream.tally import Tally
+from reachline.upstream.tally import Tally, Totals
 from reachline.upstream.told import Told, counted, explained, listed
 from reachline.upstream.tries import Plan, Try, acall, attempts, call
 
@@ -38,10 +38,11 @@ _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_OK: Final = Column.OK
 _HERE_MOST: Final = 1_000
-"""Endpoints up to which whoever ends a call makes the next picker itself: two milliseconds. Above, the driver does…"""
+"""Endpoints up to which whoever ends a call, or tells of a change, makes the next picker: two milliseconds. Above, `turn` does…"""
 _BIG: Final = ("maglev",)
-"""…and always where a table is filled, however few they are: a tenth of a second."""
+"""…and always where a table is filled, however few they are: fifty milliseconds."""
 
 
 class KeptCluster:
@@ -78,6 +79,7 @@ class KeptCluster:
         self._asleep = True
         self._lock, self._building = threading.Lock(), threading.Lock()
         self._is_dirty = False
+        """Whether what is served is older than what is known."""
         self._membership = Membership()
         self._judged: Final = Judged(settings, seed=rng.getrandbits(63), now_ms=self._now_ms())
         self._misuses = 0
@@ -183,6 +185,7 @@ class KeptCluster:
         with self._lock:
             sums, outliers = self._judged.roll.sums(), self._judged.outliers
             trips = 0 if outliers is None else outliers.counts.get("ejections_enforced_total", 0)
+            calls = self.tally.totals()._replace(**dict(zip(Totals._fields, self._judged.ends, strict=False)))
         return ClusterStats(
             source="discovery" if sums.total else "none",
             version="",
@@ -194,7 +197,7 @@ class KeptCluster:
             trips=trips,
             refused_versions=0,
             misuses=self._misuses,
-            calls=self.tally.totals(),
+            calls=calls,
             healthy=sums.healthy,
             degraded=sums.degraded,
         )
@@ -205,7 +208,10 @@ class KeptCluster:
         self, key: Key = None, subset: Mapping[str, str] | None = None, choice: Pick | None = None
     ) -> Pick | None:
         """`pick`, or the `choice` that `another` made, for a call that begins now, and whose end `finish` will say."""
-        choice = self.pick(key, subset) if choice is None else choice
+        if choice is None:
+            # A plain call asks the picker itself: on the way of most.
+            is_plain = key is None and subset is None
+            choice = (self._pickers.all.pick(self._rng) if is_plain else None) or self.pick(key, subset)
         if choice is not None:
             self.is_called = True
             with self._lock:
@@ -216,7 +222,10 @@ class KeptCluster:
 
     def finish(self, pick: Pick, column: Column, elapsed: Seconds, code: int | None = None) -> None:
         """The end of a call that `begin` began; `code` is its HTTP status, if it had one."""
-        self.tally.add(pick.line, 0, column)
+        if column is _OK and self._judged.is_plain:
+            with self._lock:
+                self._judged.went_well(pick.key, pick.target)
+            return
         now_ms = self._now_ms()
         with self._lock:
             self._judged.ended(pick.key, column, elapsed, now_ms, patience=self.patience)
@@ -226,7 +235,6 @@ class KeptCluster:
 
     def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:
         """The end of a call that no `begin` began; an ejection is obeyed by the next pick."""
-        self.tally.add(pick.line, 0, column)
         with self._lock:
             moved = self._judged.called(pick.target, column, elapsed, code, self._now_ms())
         self._after(moved)
@@ -254,6 +262,16 @@ class KeptCluster:
         with self._lock:
             return tuple(self._judged.roll)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether making a picker takes longer than a caller or a loop should be held up: then `turn` alone does, in a thread aside."""
+        return len(self._judged.roll) > self._here_most
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all that is known is served."""
+        return not self._is_dirty and not self._building.locked()
+
     def update(self, update: Update) -> None:
         """Take a change that discovery told."""
         self._notes.updated(update)
@@ -261,7 +279,7 @@ class KeptCluster:
         with self._lock:
             self._membership = update.membership
             moved = self._judged.update(update.membership, self._now_ms())
-        self._after(moved, is_driver=True)
+        self._after(moved)
 
     def checked(self, key: str, after: After, verdict: Verdict) -> bool:
         """Take a check's result; whether the endpoint is here still, for one that discovery no longer names goes by a failure."""
@@ -271,7 +289,7 @@ class KeptCluster:
             is_here = self._judged.roll.row(key) is not None
         if row is not None:
             self._notes.checked(row, after, verdict, self._wall())
-        self._after(moved, is_driver=True)
+        self._after(moved)
         return is_here
 
     def take_failed(self) -> tuple[str, ...]:
@@ -284,7 +302,7 @@ class KeptCluster:
         """Let a sweep, a return or a step of slow start take effect. To be called at `deadline` or later."""
         with self._lock:
             moved = self._judged.turn(self._now_ms())
-        self._after(Moved(moved.is_moved or self._is_dirty, moved.events), is_driver=True)
+        self._after(Moved(moved.is_moved or self._is_dirty, moved.events), is_made=True)
 
     def deadline(self) -> Seconds | None:
         """When `turn` is due by the clock, perhaps already, or None."""
@@ -304,7 +322,7 @@ class KeptCluster:
         self.events.forget()
         self._judged.begin_anew(rng.getrandbits(63), self._now_ms())
         self.sleep()
-        self._after(Moved(True), is_driver=True)
+        self._after(Moved(True), is_made=True)
 
     def wake(self) -> None:
         """The driver runs: picks are served from the present endpoints again."""
@@ -321,7 +339,7 @@ class KeptCluster:
         with self._lock:
             self._judged.retire(self._now_ms())
         self._asleep = False
-        self._after(Moved(True), is_driver=True)
+        self._after(Moved(True), is_made=True)
 
     # Inside.
 
@@ -344,11 +362,11 @@ class KeptCluster:
         pickers = self._made
         return (pickers.all if subset is None else pickers.of(subset)).pick(self._rng, key)
 
-    def _after(self, moved: Moved, *, is_driver: bool = False) -> None:
-        """Once the lock is free: make the picker, note the events."""
+    def _after(self, moved: Moved, *, is_made: bool = False) -> None:
+        """Once the lock is free: make the picker, or leave it to `turn`; note the events."""
         if moved.is_moved:
             self._is_dirty = True
-            if is_driver or self._asleep or len(self._judged.roll) <= self._here_most:
+            if is_made or self._asleep or not self.is_large:
                 self._remake()
         self._notes.decided(moved.events, self._wall())
         if moved.events or self._is_dirty:

@@ -131,12 +131,15 @@ class Roll:
         # Put in place at the end: a fork in the middle leaves the child the endpoints of before.
         before, rows = self._rows, dict[str, Row]()
         hostnames = Counter(each.hostname for each in membership.members) if self._settings.hash_hostnames else {}
+        # By object first: of many endpoints few differ, and putting an address into text is most of looking one up.
+        known = {id(row.member): row for row in before.values() if not row.is_leaving}
         for member in membership.members:
+            row = known.get(id(member))
+            if row is not None:
+                rows[row.key] = row
+                continue
             key = str(member.address)
             row = before.get(key)
-            if row is not None and row.member is member and not row.is_leaving:
-                rows[key] = row
-                continue
             rows[key] = row = row or Row(key)
             if not row.is_known or row.member.check.is_off is not member.check.is_off:
                 row.check = self._unchecked(member)

@@ -24,7 +24,20 @@ if TYPE_CHECKING:
     from reachline.upstream.kept import KeptCluster
     from reachline.upstream.listing import Key, Pick
 
-__all__ = ["BUDGET", "IDEMPOTENT", "TRIES", "Plan", "SharedBudget", "Tries", "Try", "acall", "attempts", "call"]
+__all__ = [
+    "BUDGET",
+    "IDEMPOTENT",
+    "TRIES",
+    "Plan",
+    "SharedBudget",
+    "Tries",
+    "Try",
+    "acall",
+    "attempts",
+    "call",
+    "checked",
+    "first",
+]
 
 T = TypeVar("T")
 
@@ -67,8 +80,9 @@ class SharedBudget:
 
     def earn(self) -> None:
         """A call is made for the first time."""
+        now_ms = int(time.monotonic() * 1_000)
         with self._lock:
-            self._budget.earn(_now_ms())
+            self._budget.earn(now_ms)
 
     def spend(self) -> bool:
         """Whether one more try may be made now; if so, it is paid for."""
@@ -90,35 +104,33 @@ BUDGET: Final = SharedBudget()
 os.register_at_fork(after_in_child=BUDGET.renew)
 
 
+def checked(plan: Plan) -> Plan:
+    """The plan; TypeError for a word that is none, as of any argument that a function does not have."""
+    if not plan.keys() <= _WORDS:
+        unknown = ", ".join(sorted(plan.keys() - _WORDS))
+        raise TypeError(f"a call has no {unknown}; it may have {', '.join(_WORDS)}")
+    return plan
+
+
+def first(cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUDGET) -> Attempt:
+    """The first try of a call without a deadline, on its way; a `Tries` for the others may be made once there is another."""
+    budget.earn()
+    return Attempt(cluster, plan.get("key"), plan.get("subset")).__enter__()
+
+
 class Tries:
     """The tries of one call, made one after the other: `begin`, end it, `again`, and from the start. Written by its one caller."""
 
-    __slots__ = (
-        "_avoided",
-        "_budget",
-        "_choice",
-        "_cluster",
-        "_is_idempotent",
-        "_key",
-        "_most",
-        "_subset",
-        "_tried",
-        "until",
-    )
+    __slots__ = ("_avoided", "_budget", "_choice", "_cluster", "_plan", "_tried", "until")
 
     until: Seconds | None
     """The deadline, on the monotonic clock."""
 
     def __init__(self, cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUDGET) -> None:
-        """TypeError for a word that is none, as of any argument that a function does not have."""
-        if not plan.keys() <= _WORDS:
-            unknown = ", ".join(sorted(plan.keys() - _WORDS))
-            raise TypeError(f"a call has no {unknown}; it may have {', '.join(_WORDS)}")
+        """`plan` is one that `checked` let pass."""
         self._cluster: Final = cluster
         self._budget: Final = budget
-        self._is_idempotent: Final = plan.get("idempotent", False)
-        self._most: Final = plan.get("tries", TRIES)
-        self._key, self._subset = plan.get("key"), plan.get("subset")
+        self._plan: Final = plan
         deadline = plan.get("deadline")
         self.until = None if deadline is None else time.monotonic() + deadline
         self._tried: tuple[Pick, ...] = ()
@@ -127,9 +139,10 @@ class Tries:
 
     def begin(self) -> Attempt:
         """The next try, on its way; it ends like any other attempt. Raises `Shed` as a pick does, and at the first try alone."""
-        if self._choice is None:
+        plan, choice = self._plan, self._choice
+        if choice is None:
             self._budget.earn()
-        call = Attempt(self._cluster, self._key, self._subset, choice=self._choice, until=self.until)
+        call = Attempt(self._cluster, plan.get("key"), plan.get("subset"), choice=choice, until=self.until)
         return call.__enter__()
 
     def again(self, call: Attempt) -> Seconds | None:
@@ -137,10 +150,10 @@ class Tries:
 
         The next line is chosen here, so that there is one; who is told to wait and gives up has wasted a retry, no more.
         """
-        if not self._is_idempotent or call.pick is None or not call.is_retryable:
+        if not self._plan.get("idempotent", False) or call.pick is None or not call.is_retryable:
             return None
         self._tried = (*self._tried, call.pick)
-        if len(self._tried) >= self._most:
+        if len(self._tried) >= self._plan.get("tries", TRIES):
             return None
         wait = self._budget.wait(len(self._tried) - 1)
         if self.until is not None and time.monotonic() + wait >= self.until:
@@ -165,7 +178,8 @@ class Tries:
         return found is not None
 
     def _other(self) -> Pick | None:
-        return self._cluster.another(self._tried + self._avoided, self._key, self._subset)
+        plan = self._plan
+        return self._cluster.another(self._tried + self._avoided, plan.get("key"), plan.get("subset"))
 
 
 class Try:
@@ -210,7 +224,7 @@ class Try:
 
 def attempts(cluster: Cluster | KeptCluster, **plan: Unpack[Plan]) -> Iterator[Try]:
     """Tries of one call until one of them is its end: `for each in …: with each as call:`."""
-    tries, wait = Tries(cluster, plan), 0.0
+    tries, wait = Tries(cluster, checked(plan)), 0.0
     while True:
         each = Try(tries, wait)
         yield each
@@ -221,7 +235,7 @@ def attempts(cluster: Cluster | KeptCluster, **plan: Unpack[Plan]) -> Iterator[T
 
 def call(cluster: Cluster | KeptCluster, function: Callable[[Attempt], T], **plan: Unpack[Plan]) -> T:
     """What `function` comes to, called with each try in turn. An answer that has an HTTP status is heeded."""
-    tries, wait = Tries(cluster, plan), 0.0
+    tries, wait = Tries(cluster, checked(plan)), 0.0
     while True:
         each = Try(tries, wait)
         with each as attempt:
@@ -234,7 +248,7 @@ def call(cluster: Cluster | KeptCluster, function: Callable[[Attempt], T], **pla
 
 async def acall(cluster: Cluster | KeptCluster, function: Callable[[Attempt], Awaitable[T]], **plan: Unpack[Plan]) -> T:
     """`call` for a function that is awaited."""
-    tries, wait = Tries(cluster, plan), 0.0
+    tries, wait = Tries(cluster, checked(plan)), 0.0
     while True:
         each = Try(tries, wait)
         async with each as attempt:

@@ -111,6 +111,17 @@ def test_every_table_is_filled_as_slot_by_slot(data: st.DataObject, size: int) -
     assert filled(starts, shares, size) == slot_by_slot(starts, shares, size)
 
 
+@pytest.mark.parametrize("shares", [64, 65], ids=["few_shares", "many_shares"])
+def test_a_table_of_many_endpoints_is_filled_as_slot_by_slot(shares: int) -> None:
+    chance, size = random.Random(shares), 1_009
+    starts = [(chance.randrange(size), chance.randrange(1, size)) for _ in range(130)]
+    weights = [1 + place % shares for place in range(130)]
+
+    own = [weight / sum(weights) for weight in weights]
+
+    assert filled(starts, own, size) == slot_by_slot(starts, own, size)
+
+
 @pytest.mark.parametrize("size", [0, 1, 8, 65_536, 5_000_077])
 def test_a_size_that_is_no_prime_or_too_large_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"prime number of slots, at most 5000011, not {size}"):

@@ -139,13 +139,13 @@ def test_without_a_key_any_endpoint_is_as_good(policy: str) -> None:
 def test_hashes_are_computed_once_a_process_and_forgotten_with_their_endpoints() -> None:
     memory = Memory()
     first = build(members(range(80, 83)), Policy(name="ring_hash"), memory, CHANCE)
-    known = dict(memory.hashes)
+    known = dict(memory.hashed("xx_hash"))
 
     again = build(members(range(80, 83)), Policy(name="ring_hash"), memory, CHANCE)
     memory.keep(["127.0.0.1:80"])
 
-    assert all(memory.hashes[name] is found for name, found in known.items() if name[1].endswith(":80"))
-    assert {name[1] for name in memory.hashes} == {"127.0.0.1:80"}
+    assert all(memory.hashed("xx_hash")[key] is found for key, found in known.items() if key.endswith(":80"))
+    assert memory.hashed("xx_hash").keys() == {"127.0.0.1:80"}
     assert [first.pick(CHANCE, key << 50) for key in range(99)] == [again.pick(CHANCE, key << 50) for key in range(99)]
 
 

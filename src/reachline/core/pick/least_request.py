@@ -26,7 +26,7 @@ class FewestOfSome(Generic[T]):
         self._size: Final = len(self.items)
         # Two draws out of one number: a double has room for those of ninety million endpoints.
         self._pairs: Final = float(self._size * self._size)
-        self._more: Final = range(choices - 2)
+        self._more: Final = choices - 2
 
     def pick(self, rng: Random, key: int | None = None, attempt: int = 0) -> T | None:  # noqa: ARG002 - chance needs neither
         """An item, or None without items."""
@@ -37,7 +37,7 @@ class FewestOfSome(Generic[T]):
         best, other = both // size, both % size
         if loads[other].active < loads[best].active:
             best = other
-        for _ in self._more:
+        for _ in range(self._more) if self._more else ():
             other = int(rng.random() * size)
             if loads[other].active < loads[best].active:
                 best = other

@@ -6,11 +6,11 @@ are Envoy's, so that a key reaches the same endpoint from both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import cycle, islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, cycle, islice
 from math import isqrt
 from random import Random
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from reachline.core.hashing import xxh64
 from reachline.core.pick.bounded import bounded
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 TABLE_MOST: Final = 5_000_011
 """The largest table Envoy allows."""
+_ALIKE_MOST: Final = 64
+"""Different shares up to which a round's takers are put together from all who have the same one: as long as that is less than sorting them."""
 _ALL: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -31,24 +33,28 @@ def filled(starts: Sequence[tuple[int, int]], shares: Sequence[float], size: int
 
     In each round every endpoint takes the next free slot of its order, the heaviest in every round, others in fewer.
     """
-    owners, taken = [-1] * size, bytearray(size)
+    # One list says both who has a slot and that it is taken: a look at it is what this does half a million times.
+    owners: list[int | None] = [None] * size
     at, skips = [offset for offset, _ in starts], [skip for _, skip in starts]
     choosers, few = _choosers(shares), isqrt(size) // 2
     for place in islice(choosers, size - few):
-        slot, skip = at[place], skips[place]
-        while taken[slot]:
-            slot += skip
-            if slot >= size:
-                slot -= size
-        taken[slot], owners[slot], at[place] = 1, place, slot
+        slot = at[place]
+        if owners[slot] is not None:
+            skip = skips[place]
+            rest = size - skip
+            while owners[slot] is not None:
+                slot = slot + skip if slot < rest else slot - rest
+            at[place] = slot
+        owners[slot] = place
     # The last slots: asking where each of them stands in an order is less work than trying the order's slots one by one.
-    free = [slot for slot, owner in enumerate(owners) if owner < 0]
+    free = [slot for slot, owner in enumerate(owners) if owner is None]
     for place in islice(choosers, few):
-        back, here = pow(skips[place], -1, size), at[place]
-        slot = min(((each - here) * back % size, each) for each in free)[1]
+        skip, here = skips[place], at[place]
+        back = pow(skip, -1, size)
+        slot = (here + min([(each - here) * back % size for each in free]) * skip) % size
         free.remove(slot)
         owners[slot], at[place] = place, slot
-    return owners
+    return cast("list[int]", owners)
 
 
 def _choosers(shares: Sequence[float]) -> Iterator[int]:
@@ -57,28 +63,48 @@ def _choosers(shares: Sequence[float]) -> Iterator[int]:
     In round n a place takes one if n x share has reached its target, which then grows by the heaviest share: so the heaviest
     takes one in every round. Rounds in which a place takes none are not visited.
     """
-    if min(shares) == max(shares):
+    alike: dict[float, list[int]] = {}
+    for place, share in enumerate(shares):
+        alike.setdefault(share, []).append(place)
+    if len(alike) == 1:
         return cycle(range(len(shares)))
-    return _by_share(shares)
+    return chain.from_iterable(_rounds(alike) if len(alike) <= _ALIKE_MOST else _by_share(shares))
 
 
-def _by_share(shares: Sequence[float]) -> Iterator[int]:
+def _rounds(alike: Mapping[float, Sequence[int]]) -> Iterator[Sequence[int]]:
+    """Who takes a slot, round by round, where few shares differ: those of one share take theirs in the same rounds."""
+    heaviest, orders = max(alike), dict[tuple[float, ...], Sequence[int]]()
+    targets, dues, turn = dict.fromkeys(alike, 0.0), dict.fromkeys(alike, 1), 0
+    while True:
+        turn += 1
+        due = tuple([share for share, at in dues.items() if at == turn])
+        order = orders.get(due)
+        if order is None:
+            order = orders[due] = sorted(place for share in due for place in alike[share])
+        yield order
+        for share in due:
+            targets[share] += heaviest
+            dues[share] = _reached(targets[share], share, turn)
+
+
+def _by_share(shares: Sequence[float]) -> Iterator[Sequence[int]]:
+    """The same where many differ."""
     heaviest, targets = max(shares), [0.0] * len(shares)
     rounds, turn = {1: list(range(len(shares)))}, 0
     while True:
         turn += 1
         # The heaviest has one in every round, so that there is one.
-        for place in sorted(rounds.pop(turn)):
-            yield place
-            share, target = shares[place], targets[place] + heaviest
-            targets[place], later = target, turn + 1
-            if later * share < target:
-                later = _reached(target, share, later)
-            rounds.setdefault(later, []).append(place)
+        order = sorted(rounds.pop(turn))
+        yield order
+        for place in order:
+            targets[place] += heaviest
+            rounds.setdefault(_reached(targets[place], shares[place], turn), []).append(place)
 
 
 def _reached(target: float, share: float, after: int) -> int:
     """The first round above `after` in which round x share, rounded as a double is, reaches the target."""
+    if (after + 1) * share >= target:
+        return after + 1
     found = max(int(target / share), after + 1)
     while found > after + 1 and (found - 1) * share >= target:
         found -= 1
@@ -117,7 +143,7 @@ def maglev(source: Source[T], policy: Policy, memory: Memory, rng: Random) -> Pi
     if not members:
         return Maglev((), ())
     order = sorted(range(len(members)), key=lambda place: members[place].key)
-    starts = [_start(members[place].key, size, memory) for place in order]
+    starts = _starts([members[place].key for place in order], size, memory)
     owners = filled(starts, [source.weights[place] for place in order], size)
     if policy.balance_factor:
         return bounded(Maglev(order, owners), source, policy, memory)
@@ -129,11 +155,11 @@ def is_prime(number: int) -> bool:
     return number > 1 and all(number % each for each in range(2, isqrt(number) + 1))
 
 
-def _start(key: str, size: int, memory: Memory) -> tuple[int, int]:
-    """Where the key's order begins and by how much it goes on; its hashes are computed once a process."""
-    name = ("maglev", key)
-    known = memory.hashes.get(name)
-    if known is None:
-        text = key.encode()
-        known = memory.hashes[name] = (xxh64(text), xxh64(text, 1))
-    return known[0] % size, known[1] % (size - 1) + 1
+def _starts(keys: Sequence[str], size: int, memory: Memory) -> list[tuple[int, int]]:
+    """Where each key's order begins and by how much it goes on; its hashes are computed once a process."""
+    known = memory.hashed(f"maglev {size}")
+    for key in keys:
+        if key not in known:
+            text = key.encode()
+            known[key] = (xxh64(text) % size, xxh64(text, 1) % (size - 1) + 1)
+    return [cast("tuple[int, int]", known[key]) for key in keys]

@@ -124,7 +124,7 @@ class Memory:
     seed: int = 0
     """Where round robin begins: drawn once a process, so that many processes do not begin at the same endpoint."""
     loads: dict[str, Load] = field(default_factory=dict)
-    hashes: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    hashes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     """By kind and key, since computing them is most of building a ring or a table."""
     _cursors: dict[object, Iterator[int]] = field(default_factory=dict)
 
@@ -132,6 +132,10 @@ class Memory:
         """The load of one endpoint, made when first asked for."""
         found = self.loads.get(key)
         return self.loads.setdefault(key, Load()) if found is None else found
+
+    def hashed(self, kind: str) -> dict[str, tuple[int, ...]]:
+        """What is known of one kind of hashes, by key."""
+        return self.hashes.setdefault(kind, {})
 
     def cursor(self, of: object) -> Iterator[int]:
         """Where round robin stands among the members of one source; goes on over snapshots."""
@@ -141,7 +145,9 @@ class Memory:
         """Forget endpoints that are gone and have no call under way."""
         stay = set(keys)
         self.loads = {key: load for key, load in self.loads.items() if key in stay or load.active > 0}
-        self.hashes = {name: found for name, found in self.hashes.items() if name[1] in stay}
+        self.hashes = {
+            kind: {key: found for key, found in known.items() if key in stay} for kind, known in self.hashes.items()
+        }
 
 
 def sound(

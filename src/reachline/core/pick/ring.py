@@ -70,20 +70,20 @@ def ring_hash(source: Source[T], policy: Policy, memory: Memory, rng: Random) ->
     """The picker of `TABLE`; the source's weights are shares of 1."""
     members = source.members
     counts = points(source.weights, least=policy.ring_least, most=policy.ring_most)
+    known = memory.hashed(policy.hash_function.value)
     hashes = [
-        _hashed(each.key, count, policy.hash_function, memory) for each, count in zip(members, counts, strict=True)
+        found if (found := known.get(each.key, ())) and len(found) == count else _hashed(each.key, count, policy, known)
+        for each, count in zip(members, counts, strict=True)
     ]
     if policy.balance_factor:
         return bounded(Ring(range(len(members)), hashes), source, policy, memory)
     return Ring([member.item for member in members], hashes)
 
 
-def _hashed(key: str, count: int, function: HashFunction, memory: Memory) -> Sequence[int]:
+def _hashed(key: str, count: int, policy: Policy, known: dict[str, tuple[int, ...]]) -> Sequence[int]:
     """Hashes of `key_0`…, computed once a process."""
-    name = (function.value, key)
-    known = memory.hashes.get(name, ())
-    if len(known) < count:
-        hashed, text = _HASHES[function], key.encode()
-        more = (hashed(b"%b_%d" % (text, number)) for number in range(len(known), count))
-        known = memory.hashes[name] = (*known, *more)
-    return known if len(known) == count else known[:count]
+    own = known.get(key, ())
+    if len(own) < count:
+        hashed, text = _HASHES[policy.hash_function], key.encode()
+        own = known[key] = (*own, *(hashed(b"%b_%d" % (text, number)) for number in range(len(own), count)))
+    return own[:count]
