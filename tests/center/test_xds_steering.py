@@ -10,73 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from envoy.config.endpoint.v3 import endpoint_pb2
+from tests.center.steered import ENVOY, Center
 
-from reachline.center.board import Board, Cluster, ConfigStatus
-from reachline.center.roster import Roster
-from reachline.center.xds.resources import Audience, Cells, Kind, Resources, audience_of
+from reachline.center.xds.resources import Audience, Kind, audience_of
 from reachline.center.xds.steering import SETTLES_MS, Steering
 from reachline.discovery import DnsSettings
-from reachline.doors import reach
-from reachline.model import Gate, Health, Locality, Scope, Snapshot, Standing, Version
+from reachline.model import Health, Locality
 from reachline.net.names import Names as Resolver
 from reachline.testing.nameserver import Nameserver, nameserver
 from reachline.testing.wait import until
-from reachline.wire.ads import CDS, EDS
+from reachline.wire.ads import CDS
 from reachline.wire.xds import Node
 
-ENVOY = Audience(Kind.ENVOY)
 QUICK = DnsSettings(refresh=0.02, respect_ttl=False, jitter=0.0, failure_base=0.02, failure_max=0.02)
 PLAIN = "clusters: {shop: {lines: {a: 'tcp://10.0.0.1:80', b: 'tcp://10.0.0.2:80'}}}"
 NAMED = "clusters: {shop: {lines: {a: 'tcp://a.test:80', b: 'tcp://10.0.0.2:80'}}}"
-
-
-class Center:
-    """As much of one as steering sees."""
-
-    def __init__(self, text: str, health: Health = Health.UNKNOWN) -> None:
-        self.now_ms = 0
-        config = ConfigStatus(name="", digest="", loaded=0)
-        self.board = Board(clock=lambda: self.now_ms, origin=0, roster=Roster({}), config=config)
-        self.cells = Cells()
-        self.read(text, health)
-
-    def read(self, text: str, health: Health = Health.UNKNOWN) -> None:
-        self.document = reach.read(text, name="d.yaml", environ={})
-        for name in self.document.clusters:
-            lines = {line.id: line for line in reach.lines(self.document, name)}
-            standings = tuple(
-                Standing(line=each.id, health=health, gate=Gate.CLOSED, step=0, weight=each.base, raw_milli=0, score=0,
-                         reason="", window=0, since_ms=0)
-                for each in lines.values()
-            )  # fmt: skip
-            snapshot = Snapshot(scope=Scope(cluster=name), version=Version(1, 1), issued_ms=0, standings=standings)
-            rules = reach.rules(self.document, name)
-            self.board.publish(Cluster(scope=Scope(cluster=name), lines=lines, rules=rules, snapshot=snapshot))
-
-    def weighs(self, line: str, weight: int, health: Health) -> None:
-        cluster = self.board.clusters["shop"].value
-        standings = tuple(
-            replace(each, weight=weight, health=health) if each.line == f"shop/{line}" else each
-            for each in cluster.snapshot.standings
-        )
-        self.board.publish(replace(cluster, snapshot=replace(cluster.snapshot, standings=standings)))
-
-    def steering(self) -> Steering:
-        return Steering(self.board, self.cells, self.document, rng=Random(1))
-
-    def told(self, audience: Audience = ENVOY) -> Resources | None:
-        return self.cells.cell(audience).value
-
-    def endpoints(self, audience: Audience = ENVOY) -> dict[str, list[str]]:
-        found = self.told(audience)
-        if found is None or (one := found.get(EDS, "shop")) is None:
-            return {}
-        message = endpoint_pb2.ClusterLoadAssignment.FromString(one.body)
-        return {
-            each.locality.sub_zone: [end.endpoint.address.socket_address.address for end in each.lb_endpoints]
-            for each in message.endpoints
-        }
 
 
 def test_who_asks_first_is_told_at_once_and_then_of_every_change() -> None:
