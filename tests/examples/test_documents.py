@@ -10,7 +10,7 @@ from reachline.doors import reach
 from reachline.doors.settings import Document
 from reachline.model import Kind, Locality
 
-NAMES = ("minimal", "quickstart", "full")
+NAMES = ("minimal", "quickstart", "full", "envoy", "grpc")
 HIGHEST = 32_768
 """Where this machine's own outgoing ports begin: a fixed port above may be taken."""
 

@@ -1,0 +1,174 @@
+"""A real Envoy takes everything that is rendered, and splits calls as the center's weights say, degraded lines included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from tests.center.steered import Center
+from tests.differential.real import VARIABLE, Door, binary, started
+
+from reachline.abc import Transport
+from reachline.center.xds.door import DELTA, SOTW
+from reachline.center.xds.serving import Serving
+from reachline.center.xds.steering import Steering
+from reachline.cli.bootstraps import Way, envoy
+from reachline.model import Health
+from reachline.net import rpc
+from reachline.testing.parts import free_port
+from reachline.testing.wait import until
+
+pytestmark = pytest.mark.real
+
+EVERYTHING = """
+xds: {{ca: "{ca}"}}
+clusters:
+  shop:
+    lines: {{a: "http://127.0.0.1:{a}", b: "http://127.0.0.1:{b}", c: "http://127.0.0.1:{c}"}}
+    listen: [127.0.0.1:{one}, {{at: "127.0.0.1:{two}", hosts: [shop.example, "*.shop.example"]}}]
+  pay:
+    lines: {{x: "https://10.0.0.1", y: {{to: "https://10.0.0.2", drained: true}}, z: "http://10.0.0.3"}}
+    listen: {{at: "127.0.0.1:{one}", prefix: /pay, rewrite_host: true, timeout: 0s}}
+  quotes:
+    lines: ["grpcs://10.0.0.4", "grpcs://10.0.0.5"]
+    listen: {{at: "127.0.0.1:{two}", prefix: /quotes.Quotes}}
+  ledger:
+    lines: ["tcp://10.0.0.6:5432", {{to: "tcp://[2001:db8::1]:5432", weight: 1000000}}]
+    listen: 127.0.0.1:{three}
+  left-out:
+    lines: ["icmp://10.0.0.7"]
+"""
+REJECTED = "(lds|cds|rds|eds|cluster|http).*update_(rejected|success)$"
+
+
+@asynccontextmanager
+async def backend(name: str) -> AsyncIterator[int]:
+    """An HTTP server that says its name."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + name.encode())
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+class World:
+    """A center's state, the plane that tells it, and an Envoy that follows."""
+
+    def __init__(self, center: Center, steering: Steering, admin: Door, ports: dict[str, int]) -> None:
+        self.center, self.steering, self._admin, self.ports = center, steering, admin, ports
+
+    def asked(self, path: str) -> Any:
+        return json.loads(self._admin.get(path)[2])
+
+    def stats(self) -> dict[str, int]:
+        return {each["name"]: each["value"] for each in self.asked(f"/stats?format=json&filter={REJECTED}")["stats"]}
+
+    async def healths(self) -> dict[str, str]:
+        """What Envoy has of each line of the shop."""
+        found = (await asyncio.to_thread(self.asked, "/clusters?format=json"))["cluster_statuses"]
+        (shop,) = [each for each in found if each["name"] == "shop"]
+        return {
+            each["locality"]["sub_zone"]: each["health_status"]["eds_health_status"] for each in shop["host_statuses"]
+        }
+
+    async def shares(self, count: int) -> Counter[str]:
+        def calls() -> Counter[str]:
+            door = Door(self.ports["one"])
+            found = Counter(door.get("/")[2].decode() for _ in range(count))
+            door.close()
+            return found
+
+        return await asyncio.to_thread(calls)
+
+
+@asynccontextmanager
+async def world(directory: Path, *, delta: bool = False) -> AsyncIterator[World]:
+    found = binary()
+    if found is None:
+        pytest.skip(f"no Envoy: `make envoy`, or {VARIABLE} names its binary")
+
+    async def nobody(_: Transport, __: str) -> None:
+        """No agent comes here."""
+
+    async with AsyncExitStack() as stack:
+        ports = {name: await stack.enter_async_context(backend(name)) for name in "abc"}
+        ports |= {name: free_port() for name in ("one", "two", "three")}
+        ca = directory / "ca.pem"
+        trustme.CA().cert_pem.write_to_path(str(ca))
+        center = Center(EVERYTHING.format(ca=ca, **ports), Health.HEALTHY)
+        steering = center.steering()
+        serving = Serving(center.cells, clock=center.board.clock, counts=Counter(), settled=steering.settled)
+        server = await rpc.serve(("127.0.0.1:0",), nobody, services={SOTW: serving.sotw, DELTA: serving.delta})
+        stack.push_async_callback(server.close, 0)
+        way = Way(node="e", center=f"127.0.0.1:{server.ports[0]}")
+        document = envoy(way, admin="127.0.0.1:1", delta=delta, als=True)
+        document["admin"]["address"]["socket_address"]["port_value"] = 0
+        enter: Callable[..., Any] = stack.enter_context
+        admin = Door(await asyncio.to_thread(enter, started(found, document, directory)))
+        stack.callback(admin.close)
+        yield World(center, steering, admin, ports)
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["sotw", "delta"])
+def test_an_envoy_takes_everything_that_is_rendered(tmp_path: Path, delta: bool) -> None:
+    async def run() -> None:
+        async with world(tmp_path, delta=delta) as now:
+            stats = await asyncio.to_thread(now.stats)
+
+            assert {name: value for name, value in stats.items() if name.endswith("rejected") and value} == {}
+            assert stats["cluster_manager.cds.update_success"] >= 1
+            assert stats["listener_manager.lds.update_success"] >= 1
+            assert stats["cluster.quotes.update_success"] >= 1
+            listeners = (await asyncio.to_thread(now.asked, "/listeners?format=json"))["listener_statuses"]
+            assert {each["name"] for each in listeners} == {
+                f"127.0.0.1:{now.ports[name]}" for name in ("one", "two", "three")
+            }
+
+    asyncio.run(run())
+
+
+def test_calls_are_split_as_the_weights_say_also_to_who_is_degraded(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as now:
+            assert await now.shares(300) == {"a": 100, "b": 100, "c": 100}
+
+            now.center.weighs("a", 40, Health.DEGRADED)
+            now.center.weighs("b", 60, Health.HEALTHY)
+            now.steering.refresh()
+            await until(lambda: is_told(now, a="DEGRADED"), what="Envoy knows")
+
+            # 20 %, 30 %, 50 %: which lines are degraded is drawn call by call, the rest goes round.
+            found = await now.shares(600)
+            assert 85 <= found["a"] <= 155
+            assert found["c"] / found["b"] == pytest.approx(100 / 60, rel=0.05)
+
+            now.center.weighs("b", 0, Health.UNHEALTHY)
+            now.center.weighs("c", 0, Health.DRAINING)
+            now.steering.refresh()
+            await until(lambda: is_told(now, b="UNHEALTHY", c="DRAINING"), what="Envoy knows")
+
+            assert await now.shares(50) == {"a": 50}
+
+    asyncio.run(run())
+
+
+async def is_told(now: World, **healths: str) -> bool:
+    found = await now.healths()
+    return all(found[name] == health for name, health in healths.items())
