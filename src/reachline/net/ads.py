@@ -39,6 +39,7 @@ _OPTIONS: Final = MappingProxyType(
         # Control planes allow a ping each 15 to 30 s; more often they end the connection ("too_many_pings").
         "grpc.keepalive_time_ms": 60_000,
         "grpc.keepalive_timeout_ms": 20_000,
+        "grpc.http2.ping_timeout_ms": 20_000,
     }
 )
 _REST: Final[Seconds] = 3_600.0

@@ -68,13 +68,14 @@ class Serving:
         admit: Callable[[Call, Node], None] = lambda _, __: None,
         audience: Callable[[Node], Audience] = audience_of,
         settled: Published[bool] | None = None,
+        most: int = MOST_STREAMS,
     ) -> None:
-        """`clock` gives ms; `admit` raises PermissionError. While `settled` is false, who was told something before this center
+        """`clock` gives ms; `most` streams at once; `admit` raises PermissionError. While `settled` is false, who was told something before this center
         began is told nothing: it would be less than it has.
         """
         self._cells, self._clock, self._counts = cells, clock, counts
         self._admit, self._audience = admit, audience
-        self._settled = settled or Published(True)
+        self._settled, self._most = settled or Published(True), most
         self._streams: dict[int, Stream] = {}
         self._number = 0
         self._differences, self._splicer = Differences(), Splicer()
@@ -114,13 +115,13 @@ class Serving:
     async def _serve(
         self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool
     ) -> AsyncIterator[bytes]:
-        if self._is_closing:
-            raise ConnectionError("the center stops")
-        if len(self._streams) >= MOST_STREAMS:
+        if len(self._streams) >= self._most:
             self._counts["xds_refused", "full"] += 1
-            raise ConnectionError(f"{MOST_STREAMS} streams are open, no more are served")
+            raise ConnectionError(f"{self._most} streams are open, no more are served")
         number = self._number = self._number + 1
         stream = await self._begun(frames, call, parse, delta=delta)
+        if self._is_closing:
+            raise ConnectionError("the center stops")
         self._streams[number] = stream
         wake = stream.stirred.set
         stream.cell = self._cells.join(stream.audience, wake)
