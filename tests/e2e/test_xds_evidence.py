@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -352,7 +353,7 @@ def test_a_grpc_client_steered_by_the_center_moves_lines_by_its_load_reports_alo
     async def work() -> None:
         well = dict.fromkeys(NAMES, True)
         async with contextlib.AsyncExitStack() as stack:
-            ports = [await stack.enter_async_context(grpc_service(lambda name=name: well[name])) for name in NAMES]
+            ports = [await stack.enter_async_context(grpc_service(partial(well.__getitem__, name))) for name in NAMES]
             lines = ", ".join(f'{name}: "grpc://127.0.0.1:{port}"' for name, port in zip(NAMES, ports, strict=True))
             head = "mode: fast\njudge: {tick: 500ms, heartbeat: 500ms, blind: 1s}\npatience: {lone_failed: 2}\n"
             center = await stack.enter_async_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import h2.config
 import h2.connection
@@ -676,6 +677,71 @@ def _planes() -> Iterator[Target]:
     yield Target(name="wire.xds.shape", run=of_document, errors=remote, seeds=SHAPES, is_slow=True)
 
 
+def _evidence() -> Iterator[Target]:
+    """What data planes send of their probes and calls."""
+    if find_spec("envoy") is None:
+        return
+    from envoy.service.accesslog.v3 import als_pb2
+    from envoy.service.health.v3 import hds_pb2
+    from envoy.service.load_stats.v3 import lrs_pb2
+    from google.protobuf import json_format
+
+    from reachline.wire import als, hds, lrs
+
+    node = {
+        "id": "envoy-1",
+        "locality": {"zone": "az1"},
+        "user_agent_name": "envoy",
+        "metadata": {"reachline": {"token": "t"}},
+    }
+    at = {"socket_address": {"address": "10.0.0.1", "port_value": 443}}
+
+    def seed(kind: Any, document: dict[str, object]) -> bytes:
+        return bytes(json_format.ParseDict(document, kind()).SerializeToString())
+
+    def logged(data: bytes) -> None:
+        for call in als.decode(data).calls:
+            assert call.address
+            assert call.took_us >= 0
+
+    def loaded(data: bytes) -> None:
+        for spot in lrs.decode(data).spots:
+            assert min(spot.load.ok, spot.load.errors) >= 0
+            assert all(math.isfinite(one.total) and one.answers for one in spot.load.metrics)
+
+    common = {
+        "upstream_cluster": "a", "upstream_remote_address": at, "duration": "0.02s", "time_to_first_upstream_rx_byte": "0.01s",
+        "response_flags": {"upstream_request_timeout": True}, "access_log_type": "DownstreamEnd",
+    }  # fmt: skip
+    http, tcp = {"common_properties": common, "response": {"response_code": 200}}, {"common_properties": common}
+    entries = (
+        seed(
+            als_pb2.StreamAccessLogsMessage,
+            {"identifier": {"node": node}, "http_logs": {"log_entry": [http]}},
+        ),
+        seed(als_pb2.StreamAccessLogsMessage, {"tcp_logs": {"log_entry": [tcp]}}),
+    )
+    metric = {"metric_name": "cpu", "num_requests_finished_with_metric": 2, "total_metric_value": 0.5}
+    spot = {"locality": {"sub_zone": "a"}, "total_successful_requests": 3, "load_metric_stats": [metric]}
+    spot["upstream_endpoint_stats"] = [{"address": at, "total_error_requests": 1}]
+    load = {
+        "node": node,
+        "cluster_stats": [{"cluster_name": "a", "upstream_locality_stats": [spot], "load_report_interval": "1s"}],
+    }
+    asked = {"health_check_request": {"node": node, "capability": {"health_check_protocols": ["HTTP", "TCP"]}}}
+    rows = [{"endpoints_health": [{"endpoint": {"address": at}, "health_status": "TIMEOUT"}]}]
+    told = {
+        "endpoint_health_response": {
+            "cluster_endpoints_health": [{"cluster_name": "a", "locality_endpoints_health": rows}]
+        }
+    }
+    probed = tuple(seed(hds_pb2.HealthCheckRequestOrEndpointHealthResponse, each) for each in (asked, told))
+    remote = (RemoteProtocolError,)
+    yield Target(name="wire.als", run=logged, errors=remote, seeds=entries)
+    yield Target(name="wire.lrs", run=loaded, errors=remote, seeds=(seed(lrs_pb2.LoadStatsRequest, load),))
+    yield Target(name="wire.hds", run=hds.decode, errors=remote, seeds=probed)
+
+
 def _assigned(value: object) -> None:
     """Whatever is taken can be balanced and checked."""
     if value is None:
@@ -743,5 +809,5 @@ def _texts() -> Iterator[Target]:
 
 
 TARGETS: Final[dict[str, Target]] = {
-    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_planes(), *_texts())
+    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_planes(), *_evidence(), *_texts())
 }
