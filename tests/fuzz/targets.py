@@ -696,7 +696,7 @@ def _evidence() -> Iterator[Target]:
     }
     at = {"socket_address": {"address": "10.0.0.1", "port_value": 443}}
 
-    def seed(kind: Any, document: dict[str, object]) -> bytes:
+    def seed(kind: Any, document: Mapping[str, Any]) -> bytes:
         return bytes(json_format.ParseDict(document, kind()).SerializeToString())
 
     def logged(data: bytes) -> None:
@@ -722,7 +722,11 @@ def _evidence() -> Iterator[Target]:
         seed(als_pb2.StreamAccessLogsMessage, {"tcp_logs": {"log_entry": [tcp]}}),
     )
     metric = {"metric_name": "cpu", "num_requests_finished_with_metric": 2, "total_metric_value": 0.5}
-    spot = {"locality": {"sub_zone": "a"}, "total_successful_requests": 3, "load_metric_stats": [metric]}
+    spot: dict[str, Any] = {
+        "locality": {"sub_zone": "a"},
+        "total_successful_requests": 3,
+        "load_metric_stats": [metric],
+    }
     spot["upstream_endpoint_stats"] = [{"address": at, "total_error_requests": 1}]
     load = {
         "node": node,
