@@ -563,3 +563,12 @@ def test_a_line_that_all_evidence_calls_degraded_fails_by_what_calls_alone_say_f
 
     assert world.state() == OPEN
     assert world.rule() == "business.timeout.failed"
+
+
+def test_an_explanation_names_who_told_of_the_calls_it_rests_on() -> None:
+    world = healthy(LITERAL)
+    for name in ("als:envoy-1", "web-1", "web-2", "web-3", "web-4", "web-5"):
+        world.ledger.outcomes(name, [Outcome(A, ok=20)], now_ms=world.now_ms + 10)
+    world.tick()
+
+    assert "told by als:envoy-1, web-1, web-2, web-3 and 2 more" in told(world)

@@ -142,6 +142,10 @@ class Business:
         """Lines of which there are any calls that still count."""
         return set().union(*[span.rows for _, span in self.spans])
 
+    def callers(self, line: LineId) -> tuple[str, ...]:
+        """Who told of calls on it that still count."""
+        return tuple(sorted({client for _, span in self.spans for client, _ in span.rows.get(line, ())}))
+
     def suspects(self) -> set[LineId]:
         """Lines called since the last tick with anything bad among it."""
         return self.newest.suspects()

@@ -44,6 +44,7 @@ def view(ledger: Ledger, line: LineId, now_ms: int) -> LineView:
         matter=matter,
         trusts=tuple((name, trust) for name, _ in ballots if (trust := ledger.poll.credit.of(name)) != WHOLE),
         plane_ms=hearing.plane_ms,
+        callers=hearing.business.callers(line),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from reachline.core import words
@@ -16,6 +16,8 @@ from reachline.model import Zone
 
 __all__ = ["business", "cause", "notes", "trusted"]
 
+_FEW: Final = 4
+"""Names that fit a row of an explanation."""
 _ASPECTS: Final = {
     "failed": "failing",
     "slow": "slowness above the degraded limit",
@@ -41,7 +43,13 @@ def business(view: LineView, rules: Rules, now_ms: int) -> tuple[str, ...]:
         plane = ""
     if not view.word.calls:
         return (plane,) if plane else ()
-    told = [plane, _said(view.word, rules), *map(cause, view.word.causes), _quarrel(view, rules, now_ms)]
+    told = [
+        plane,
+        _said(view.word, rules),
+        _named(view.callers),
+        *map(cause, view.word.causes),
+        _quarrel(view, rules, now_ms),
+    ]
     return tuple(filter(None, told))
 
 
@@ -56,6 +64,14 @@ def _said(word: Word, rules: Rules) -> str:
     share = words.percent(word.numerator, word.denominator)
     what = f"{words.called(word.metric)} {word.numerator} of {word.denominator} ({share})"
     return f"{calls}: {words.zone(word.zone)}, {what}, limit {words.percent(word.limit, 1_000)}"
+
+
+def _named(callers: Sequence[str]) -> str:
+    """Whose calls these are: a data plane by how it told of them."""
+    if not callers:
+        return ""
+    shown = ", ".join(callers[:_FEW])
+    return f"told by {shown}" + (f" and {len(callers) - _FEW} more" if len(callers) > _FEW else "")
 
 
 def _quarrel(view: LineView, rules: Rules, now_ms: int) -> str:

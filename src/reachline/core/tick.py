@@ -48,6 +48,8 @@ class LineView(NamedTuple):
     """Of its vantages that are not trusted fully."""
     plane_ms: int | None = None
     """Since when the observers' own plane is broken, or None."""
+    callers: tuple[str, ...] = ()
+    """Who told of its calls lately, as the journal names them: SDKs, and data planes (`als:envoy-1`)."""
 
 
 class Taken(NamedTuple):
