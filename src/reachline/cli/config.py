@@ -10,6 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from reachline.cli.documents import TABLE, kind_of
 from reachline.cli.main import USAGE
 from reachline.cli.render import Column, Output, OutputOption, show, write_json
 from reachline.doors import reach, reference
@@ -25,31 +26,40 @@ app = typer.Typer(
     help="Check, show and describe configuration.", context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
-_File = Annotated[str, typer.Argument(metavar="FILE", help="The YAML document; - reads standard input.")]
+_File = Annotated[str, typer.Argument(metavar="FILE", help="The document, YAML or JSON; - reads standard input.")]
 _STDIN: Final = "-"
 
 
 @app.command("check")
-def check(file: _File, output: OutputOption = Output.TABLE) -> None:
-    """Says all that is wrong, each with file:line:column; exit code 2 where anything is."""
+def check(
+    file: _File,
+    door: Annotated[
+        str, typer.Option("--door", help=f"Read it as: {', '.join(TABLE)}. Without it its top keys say what it is.")
+    ] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Says all that is wrong, each with file:line:column; exit code 2 where anything is.
+
+    Reads documents of Reachline, and bootstraps of Envoy.
+    """
+    if door and door not in TABLE:
+        rule, hint = f"is no kind of document: {' or '.join(TABLE)}", ""
+        raise ConfigError(Problem(place="config check", path="--door", value=repr(door), rule=rule, hint=hint))
     try:
-        document = _read(file)
+        text = _text(file)
+        checked = TABLE[door or kind_of(text)].check(text, _name(file))
     except ConfigError as error:
         if output is Output.TABLE:
             raise
         write_json({"ok": False, "problems": [_problem(each) for each in error.problems], "warnings": []})
         raise typer.Exit(USAGE) from None
-    warnings = [_problem(each) for each in document.warnings]
     if output is Output.JSON:
-        write_json({"ok": True, "problems": [], "warnings": warnings, **_counts(document)})
+        warnings = [_problem(each) for each in checked.warnings]
+        write_json({"ok": True, "problems": [], "warnings": warnings, **checked.counts})
         return
-    for warning in document.warnings:
+    for warning in checked.warnings:
         typer.echo(f"reachline: warning: {warning}", err=True)
-    counts = _counts(document)
-    typer.echo(
-        f"{_name(file)}: good: {_many(counts['clusters'], 'cluster')}, {_many(counts['lines'], 'line')}, "
-        + _agents(counts)
-    )
+    typer.echo(f"{_name(file)}: good: {checked.said}")
 
 
 @app.command("show")
@@ -121,33 +131,22 @@ def _center_rows(document: Document) -> Iterator[Row]:
 
 
 def _read(file: str) -> Document:
-    if file == _STDIN:
-        try:
-            text = sys.stdin.buffer.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ConfigError(
-                Problem(place=_name(file), path="", value="", rule=f"is no UTF-8 text (byte {error.start})", hint="")
-            ) from None
-    else:
-        text = text_of(Path(file))
-    return reach.read(text, name=_name(file), environ=os.environ)
+    return reach.read(_text(file), name=_name(file), environ=os.environ)
+
+
+def _text(file: str) -> str:
+    if file != _STDIN:
+        return text_of(Path(file))
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            Problem(place=_name(file), path="", value="", rule=f"is no UTF-8 text (byte {error.start})", hint="")
+        ) from None
 
 
 def _name(file: str) -> str:
     return "stdin" if file == _STDIN else file
-
-
-def _counts(document: Document) -> dict[str, int]:
-    lines = sum(len(reach.lines(document, name)) for name in document.clusters)
-    return {"clusters": len(document.clusters), "lines": lines, "agents": len(document.agents)}
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _agents(counts: dict[str, int]) -> str:
-    return _many(counts["agents"], "agent") if counts["agents"] else "any agent that joins"
 
 
 def _problem(problem: Problem) -> dict[str, str]:

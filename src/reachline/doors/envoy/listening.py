@@ -40,7 +40,7 @@ def listener(block: Block, known: Mapping[str, Secret]) -> Listener | None:
     chains = _present(_chain(each, known) for each in block.blocks("filter_chains"))
     last = block.block("default_filter_chain")
     default = None if last is None else _chain(last, known)
-    if not block.has("filter_chains") and last is None:
+    if not block.values("filter_chains") and last is None:
         block.found.refuse(block.at("filter_chains"), "is needed and must not be empty", about_key=True)
     _check_chains(block, chains)
     if any(_asks_of_tls(each) for each in chains) and not inspect["tls"]:

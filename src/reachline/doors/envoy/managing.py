@@ -6,12 +6,12 @@ import ipaddress
 from dataclasses import replace
 from typing import Final
 
+from reachline.core.pick.keying import By, HashPolicy
 from reachline.doors.envoy.actions import upgrades
 from reachline.doors.envoy.chain import Http2Options, HttpManager, Network, RouteSource, TcpProxy
 from reachline.doors.envoy.fields import UINT32, Block
 from reachline.doors.envoy.logs import access_logs
 from reachline.doors.envoy.mutating import metadata_match
-from reachline.doors.envoy.retries import hashes
 from reachline.doors.envoy.routes import RouteConfig, WeightedCluster
 from reachline.doors.envoy.sources import source
 from reachline.doors.envoy.vhosts import route_config
@@ -296,7 +296,7 @@ def tcp_proxy(block: Block) -> TcpProxy:
     cluster, shares = block.text("cluster"), block.block("weighted_clusters")
     if kind is None or (kind == "cluster" and not cluster):
         block.found.refuse(block.path, "must have cluster or weighted_clusters", about_key=True)
-    policies, _ = hashes(block, "hash_policy")
+    policies = _kept(block)
     idle = block.maybe_seconds("idle_timeout")
     found = TcpProxy(
         stat_prefix=block.text("stat_prefix", needed=True),
@@ -322,6 +322,21 @@ def tcp_proxy(block: Block) -> TcpProxy:
     )  # fmt: skip
     block.done()
     return found
+
+
+def _kept(block: Block) -> tuple[HashPolicy, ...]:
+    """What keeps connections to an endpoint: where they come from."""
+    found = []
+    for each in block.blocks("hash_policy"):
+        if each.one_of(("source_ip", "filter_state")) is None:
+            each.found.refuse(each.path, "must have source_ip", about_key=True)
+        inner = each.block("source_ip")
+        if inner is not None:
+            inner.done()
+            found.append(HashPolicy(by=By.SOURCE_IP))
+        each.unsupported({"filter_state": "there is no filter state here"})
+        each.done()
+    return tuple(found)
 
 
 def _shares(block: Block) -> tuple[WeightedCluster, ...]:

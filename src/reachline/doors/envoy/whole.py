@@ -136,6 +136,8 @@ def _check(chain: Chain, listeners: Sequence[tuple[Path, Listener]], found: Find
             f"names the cluster {stream.cluster}, which static_resources does not have",
             about_key=True,
         )
+    if (stream is not None or _sources(chain)) and not (chain.node.id and chain.node.cluster):
+        found.refuse(("node",), "must have id and cluster: something here comes from elsewhere", about_key=True)
     if stream is None and _needs_ads(chain):
         found.refuse(("dynamic_resources",), "must have ads_config: something here comes by ads", about_key=True)
     for path, each in listeners:
@@ -152,13 +154,18 @@ def _check(chain: Chain, listeners: Sequence[tuple[Path, Listener]], found: Find
                 )
 
 
+def _sources(chain: Chain) -> list[Source]:
+    """Of all that comes from elsewhere, but endpoints."""
+    found = (chain.lds, chain.cds, *(one.source for each in chain.listeners for one in _routes(each, RouteSource)))
+    return [each for each in found if each is not None]
+
+
 def _needs_ads(chain: Chain) -> bool:
-    sources = [chain.lds, chain.cds, *(one.source for each in chain.listeners for one in _routes(each, RouteSource))]
     by_eds = any(
         each.type is Type.EDS and each.eds is not None and not each.eds.path
         for each in chain.settings.clusters.values()
     )
-    return by_eds or any(each is not None and not each.path for each in sources)
+    return by_eds or any(not each.path for each in _sources(chain))
 
 
 def _routes(listener: Listener, kind: type[R]) -> Iterator[R]:
