@@ -24,6 +24,7 @@ from reachline.center.xds.serving import Serving
 from reachline.errors import RemoteProtocolError
 from reachline.model import Locality
 from reachline.net import rpc
+from reachline.testing.center import ADDRESSES, DOCUMENT
 from reachline.testing.wait import until
 from reachline.wire import xds
 from reachline.wire.ads import CDS, EDS, DeltaRequest, Request, Response
@@ -68,7 +69,11 @@ class Client:
             await self.says(DeltaRequest(response.type_url, nonce=response.nonce, error=error))
         else:
             await self.says(Request(response.type_url, names, response.version, response.nonce, error))
-        return {one.name or one.body.decode().partition("=")[0]: one.body.decode() for one in response.parcels}
+        return {one.name or _text(one.body).partition("=")[0]: _text(one.body) for one in response.parcels}
+
+
+def _text(body: bytes) -> str:
+    return body.decode(errors="replace")
 
 
 class Served:
@@ -167,7 +172,7 @@ def test_who_refuses_one_cluster_keeps_getting_the_others_and_its_reason_is_show
 
             assert (again, later) == ({"a": "a=2", "b": "b=1"}, {"a": "a=3", "b": "b=1"})
             assert seen["types"][0]["refused"] == {"b": "b: is bad"}
-            assert is_troubled(seen)
+            assert is_troubled(stream, 0)
             assert served.counts["xds_requests", "nack"] == 1
 
     serves(test)
@@ -396,3 +401,55 @@ async def wire(to: str, at: str) -> AsyncIterator[asyncio.Event]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         Path(at).unlink()
+
+
+def test_a_center_shows_who_follows_it_and_what_was_refused(center, sync) -> None:
+    async def work() -> None:
+        async with center() as running:
+            attached = await rpc.attach(running.grpc[0], timeout=30, method=SOTW)
+            client = Client(attached, ENVOY, delta=False)
+            await client.asks(type_url=CDS)
+            await client.takes(error="payments: no")
+            await client.asks("payments", is_first=False)
+            await client.hears()
+
+            document = await running.json("/api/v1/xds")
+            (stream,) = document["streams"]
+            (cluster, endpoints) = stream["types"]
+            metrics = (await running.client.get("/metrics")).text
+
+            assert document["served"]
+            assert document["troubled"] == 1
+            assert document["audiences"][0]["resources"] == {"Cluster": 1, "ClusterLoadAssignment": 1}
+            assert (stream["node"], stream["kind"], stream["release"]) == ("e1", "envoy", "envoy 1.40.0")
+            assert (cluster["type"], cluster["wildcard"], cluster["refused"]) == (
+                "Cluster",
+                True,
+                {"payments": "payments: no"},
+            )
+            assert (endpoints["names"], endpoints["waiting"], endpoints["current"]) == (["payments"], True, False)
+            assert (await running.json("/api/v1/xds?node=other"))["streams"] == []
+            assert len((await running.json("/api/v1/xds?trouble=1"))["streams"]) == 1
+            assert 'reachline_xds_streams{client="envoy"} 1.0' in metrics
+            assert 'reachline_xds_requests_total{kind="nack"} 1' in metrics
+            await attached.close()
+
+    sync(work())
+
+
+def test_a_center_with_a_token_serves_only_who_shows_it(center, sync) -> None:
+    async def work() -> None:
+        text = f"{DOCUMENT}\n{ADDRESSES.removesuffix('}')}, token: geheim}}"
+        async with center(text) as running, grpc.aio.insecure_channel(running.grpc[0]) as channel:
+            first = xds.encode(Request(CDS, (), is_first=True), ENVOY)
+            for token, code in (("falsch", grpc.StatusCode.UNAUTHENTICATED), ("geheim", None)):
+                call: Any = channel.stream_stream(SOTW)(metadata=(("authorization", f"Bearer {token}"),))
+                await call.write(first)
+                if code is None:
+                    assert xds.decode(await call.read()).type_url == CDS
+                    call.cancel()
+                else:
+                    assert await call.code() is code
+                    assert "e1" in await call.details()
+
+    sync(work())

@@ -61,6 +61,13 @@ _COUNTERS: Final[Mapping[str, _Counted]] = {
         (steer.SHED, steer.SPENT, steer.FULL, "over"),
     ),
     "published_ahead": _Counted("Ticks published before the journal had them, for it took too long or refused."),
+    "xds_requests": _Counted("Messages of clients that follow by xDS.", "kind", ("asked", "ack", "nack", "stale")),
+    "xds_answers": _Counted(
+        "Answers to them, by what they are of.",
+        "type",
+        ("Cluster", "ClusterLoadAssignment", "Listener", "RouteConfiguration"),
+    ),
+    "xds_refused": _Counted("Their streams that were refused or ended.", "reason", ("full", "malformed", "token")),
     "reloads": _Counted("Changes of the document on disk.", "result", ("applied", "refused")),
 }
 
@@ -218,6 +225,8 @@ def _of_center(desk: Desk) -> Iterator[str]:
     yield family("snapshot_epoch", "gauge", "Epoch of the published versions.", [("", board.version.epoch)])
     yield family("snapshot_age_seconds", "gauge", "Seconds since the newest judgement.", [("", board.age())])
     yield family("live_subscribers", "gauge", "Readers of the live stream.", [("", len(desk.stream.readers))])
+    followers = [(f'{{client="{kind}"}}', float(count)) for kind, count in sorted(desk.followers().items())]
+    yield family("xds_streams", "gauge", "Streams of clients that follow by xDS.", followers)
     yield family(
         "live_resyncs_total",
         "counter",

@@ -335,6 +335,8 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         journal_figures=journal.figures,
         mesh=mesh,
         evidence=parts.evidence,
+        xds=parts.xds.page,
+        followers=parts.xds.followers,
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

@@ -233,6 +233,16 @@ class Subscriber:
 
     # For operators.
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the client refused the last answer of a type, or resources as they are now."""
+        return any(state.error or state.refusals for state in self._types.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer was neither taken nor refused yet."""
+        return any(state.sent is not None for state in self._types.values())
+
     def seen(self) -> tuple[Seen, ...]:
         """Each type that was asked for, in the order of `ORDER`."""
         return tuple(_seen(url, self._types[url]) for url in ORDER if url in self._types)

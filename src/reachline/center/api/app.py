@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from reachline import __version__
 from reachline.center import mesh_metrics
-from reachline.center.api import docs, drilling, live, ordering, planning, posting, reading, serving
+from reachline.center.api import docs, drilling, live, ordering, planning, posting, reading, serving, steered
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
 from reachline.center.api.refused import RefusedError
@@ -50,6 +50,7 @@ def application(desk: Desk) -> Application:
         ordering.routes(desk),
         planning.routes(desk),
         drilling.routes(desk),
+        steered.routes(desk),
     ):
         app.include_router(router, prefix=_PREFIX)
     app.add_api_route(f"{_PREFIX}/docs", lambda: docs.page(app.openapi()), include_in_schema=False)

@@ -15,6 +15,7 @@ from reachline.center.owner import Owner
 from reachline.center.stream import Stream
 from reachline.doors.settings import Document
 from reachline.model import LineId, Seconds
+from reachline.wire.steered import SteeredDocument
 
 __all__ = ["Desk"]
 
@@ -36,6 +37,10 @@ class Desk:
     """What agents found out of the ways between each other."""
     evidence: Evidence = field(default_factory=Evidence)
     """What data planes send."""
+    xds: Callable[[str, bool], SteeredDocument]
+    """Who follows by xDS: all, or one node's, or those in trouble."""
+    followers: Callable[[], Mapping[str, int]]
+    """How many streams follow, by kind of client."""
     token: str = ""
     console: Path | None = None
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)

@@ -61,7 +61,11 @@ class Closed:
         """Where lines are: nobody asked."""
         return {}
 
-    def page(self) -> SteeredDocument:
+    def followers(self) -> Mapping[str, int]:
+        """Nobody."""
+        return {}
+
+    def page(self, node: str = "", trouble: bool = False) -> SteeredDocument:  # noqa: ARG002  (of nobody)
         """For operators: nobody, and why."""
         return nobody(self.reason)
 

@@ -11,40 +11,39 @@ from reachline.errors import one_line
 from reachline.wire.ads_serving import Seen
 from reachline.wire.steered import AudienceRow, SteeredDocument, StreamRow, TypeRow
 
-__all__ = ["LIMIT", "page", "row"]
+__all__ = ["LIMIT", "is_troubled", "page", "row"]
 
-LIMIT: Final = 500
-"""Streams in one document: some hundred kilobytes; troubled ones are among them first."""
+LIMIT: Final = 200
+"""Streams in one document, troubled ones first: ten milliseconds of the loop that judges."""
+_SLOW_MS: Final = 5_000
+"""An Envoy answers within milliseconds; as long as a half-open connection is waited for."""
 _NAMES: Final = 20
 """Names of a type that are listed: a person reads no more, and the total stands beside."""
 
 
-def page(serving: Serving, steering: Steering, now_ms: int) -> SteeredDocument:
-    """Everything as it stands."""
-    rows = [row(stream, now_ms, is_settled=serving.is_settled) for stream in serving.streams]
-    troubled = [each for each in rows if is_troubled(each)]
-    well = [each for each in rows if not is_troubled(each)]
+def page(
+    serving: Serving, steering: Steering, now_ms: int, *, node: str = "", trouble: bool = False
+) -> SteeredDocument:
+    """Everything as it stands; of the streams all, or those of one node, or in trouble."""
+    chosen = [stream for stream in serving.streams if node in ("", stream.node.id)]
+    troubled = [stream for stream in chosen if is_troubled(stream, now_ms)]
+    well = [] if trouble else [stream for stream in chosen if not is_troubled(stream, now_ms)]
     return {
         "served": True,
         "reason": steering.fault,
         "settled": serving.is_settled,
-        "streams": [*troubled, *well][:LIMIT],
-        "streams_total": len(rows),
+        "streams": [row(stream, now_ms, is_settled=serving.is_settled) for stream in [*troubled, *well][:LIMIT]],
+        "streams_total": len(chosen),
         "troubled": len(troubled),
         "audiences": _audiences(serving),
         "notes": {name: list(said) for name, said in sorted(steering.notes().items())},
     }
 
 
-def is_troubled(stream: StreamRow) -> bool:
-    """Whether it refused something that stands, or has not answered for longer than a live client takes."""
-    return any(each["refused"] or each["error"] for each in stream["types"]) or (
-        stream["heard"] > _SLOW and any(each["waiting"] for each in stream["types"])
-    )
-
-
-_SLOW: Final = 5.0
-"""Seconds: an Envoy takes milliseconds; as long as a half-open connection stays unnoticed."""
+def is_troubled(stream: Stream, now_ms: int) -> bool:
+    """Whether it refuses something, or has not answered for longer than a live client takes."""
+    subscriber = stream.subscriber
+    return subscriber.refuses or (subscriber.waits and now_ms - stream.asked_ms > _SLOW_MS)
 
 
 def row(stream: Stream, now_ms: int, *, is_settled: bool) -> StreamRow:
@@ -89,22 +88,16 @@ def _audiences(serving: Serving) -> list[AudienceRow]:
     for stream in serving.streams:
         count, _ = found.get(stream.audience, (0, None))
         found[stream.audience] = count + 1, stream.cell.value
-    return [
-        {
-            "kind": audience.kind.value,
-            "locality": one_line(str(audience.locality)),
-            "streams": count,
-            "resources": {
-                url.rpartition(".")[2]: len(shelf.by_name)
-                for url, shelf in (resources.shelves if resources else {}).items()
-            },
-            "bytes": sum(
-                len(one.body)
-                for shelf in (resources.shelves if resources else {}).values()
-                for one in shelf.by_name.values()
-            ),
-        }
-        for audience, (count, resources) in sorted(
-            found.items(), key=lambda each: (each[0].kind.value, str(each[0].locality))
-        )
-    ]
+    ordered = sorted(found.items(), key=lambda each: (each[0].kind.value, str(each[0].locality)))
+    return [_audience(audience, *each) for audience, each in ordered]
+
+
+def _audience(audience: Audience, streams: int, resources: Resources | None) -> AudienceRow:
+    shelves = {} if resources is None else resources.shelves
+    return {
+        "kind": audience.kind.value,
+        "locality": one_line(str(audience.locality)),
+        "streams": streams,
+        "resources": {url.rpartition(".")[2]: len(shelf.by_name) for url, shelf in shelves.items()},
+        "bytes": sum(len(one.body) for shelf in shelves.values() for one in shelf.by_name.values()),
+    }

@@ -6,6 +6,7 @@ Needs the extra `xds`. On the owner's loop.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
@@ -70,6 +71,10 @@ class ControlPlane:
         """Where lines are that the document gives by name."""
         return self.steering.resolved()
 
-    def page(self) -> SteeredDocument:
-        """For operators."""
-        return page(self.serving, self.steering, self._board.clock())
+    def followers(self) -> Mapping[str, int]:
+        """How many streams there are of each kind of client."""
+        return Counter(stream.audience.kind.value for stream in self.serving.streams)
+
+    def page(self, node: str = "", trouble: bool = False) -> SteeredDocument:
+        """For operators: all streams, or those of one node, or in trouble."""
+        return page(self.serving, self.steering, self._board.clock(), node=node, trouble=trouble)
