@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "up": Entry("reachline.cli.up", "Center and agents on this machine (--demo).", "center"),
     "agent": Entry("reachline.cli.agent", "Probe lines for a center.", "agent"),
     "center": Entry("reachline.cli.center", "Judge lines and publish their weights.", "center"),
+    "proxy": Entry("reachline.cli.proxy", "Forward by an Envoy bootstrap.", "proxy"),
     "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
     "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
     "mesh": Entry("reachline.cli.mesh", "The ways between agents, and which is at fault.", "cli"),

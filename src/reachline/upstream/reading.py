@@ -24,7 +24,7 @@ from reachline.upstream.finding import ads_of, discovery_of
 from reachline.upstream.native import native
 from reachline.upstream.settings import ClusterSettings, ControlPlane, Kind
 
-__all__ = ["read"]
+__all__ = ["read", "settings_of"]
 
 _ENVOYS: Final = frozenset(
     {
@@ -72,7 +72,7 @@ def _one(name: str, document: object, place: str) -> ClusterSettings:
     if _ENVOYS & document.keys():
         plane = {key: value for key, value in document.items() if key == "control_plane"}
         rest = {key: value for key, value in document.items() if key != "control_plane"}
-        return _of_envoy(name, _envoy(name, rest, place), _plane(name, plane, place), place)
+        return settings_of(name, _envoy(name, rest, place), _plane(name, plane, place), place)
     given: Findings = Findings()
     settings_found = native(name, Block(document, ("clusters", name), given))
     _raise_if_any(given, {"clusters": {name: document}}, place)
@@ -112,12 +112,12 @@ def _of_file(name: str, path: FilePath, place: str) -> ClusterSettings:
         known = ", ".join(settings.clusters) or "none"
         rule, hint = "has no cluster of that name", f"it has {known}"
         raise ConfigError(Problem(place=str(path), path=f"clusters.{name}", value="", rule=rule, hint=hint))
-    found = _of_envoy(name, settings.clusters[name], None, str(path))
+    found = settings_of(name, settings.clusters[name], None, str(path))
     return replace(found, outlier_log=settings.outlier_log, notices=settings.notices)
 
 
-def _of_envoy(name: str, cluster: Cluster, plane: ControlPlane | None, place: str) -> ClusterSettings:
-    """An Envoy cluster in our words; its defaults are Envoy's."""
+def settings_of(name: str, cluster: Cluster, plane: ControlPlane | None, place: str) -> ClusterSettings:
+    """An Envoy cluster in our words; its defaults are Envoy's. ConfigError where it needs a control `plane` and has none."""
     kind = _kind(cluster)
     if kind == "eds" and plane is None:
         rule = "is assigned by ADS, and no control_plane is named"

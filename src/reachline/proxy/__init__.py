@@ -1,0 +1,1 @@
+"""A proxy that forwards by an Envoy document: listener, route, cluster, endpoint. Decides nothing itself: it asks the floors below."""

@@ -1,0 +1,178 @@
+"""One kept connection to an endpoint, for one exchange at a time. Knows bytes and answers, not why they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+from reachline.model import Seconds
+from reachline.proxy import flags
+from reachline.proxy.answers import AnswerReader
+from reachline.proxy.flags import Lost
+from reachline.proxy.message import Answer
+
+if TYPE_CHECKING:
+    from reachline.proxy.pool import Place, Pool
+
+__all__ = ["Caller", "Channel"]
+
+_NOTHING_MORE: Final = b""
+
+
+class Caller(Protocol):
+    """Whose answer is awaited."""
+
+    def heard(self) -> None:
+        """There is more of the answer."""
+
+    def lost(self, lost: Lost) -> None:
+        """The connection ended before the answer did; it is closed already."""
+
+    def raw(self, data: bytes) -> None:
+        """Bytes of another protocol, after an upgrade; empty: the endpoint sends no more."""
+
+    def endpoint_writable(self, is_so: bool, /) -> None:
+        """Whether the endpoint takes more for now."""
+
+
+class Channel(asyncio.Protocol):
+    """Written by its pool and by the exchange that holds it, in one thread."""
+
+    __slots__ = (
+        "_is_raw",
+        "_reader",
+        "_transport",
+        "caller",
+        "idle_since",
+        "is_open",
+        "place",
+        "pool",
+        "since",
+        "uses",
+    )
+
+    def __init__(self, pool: Pool, place: Place, *, most_headers: int, most_bytes: int) -> None:
+        self.pool: Final = pool
+        self.place: Final = place
+        self.caller: Caller | None = None
+        self.is_open = False
+        self.uses = 0
+        self.since: Seconds = 0.0
+        self.idle_since: Seconds = 0.0
+        self._reader: Final = AnswerReader(most_headers=most_headers, most_bytes=most_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._is_raw = False
+
+    def ask(self, caller: Caller, head: bytes, *, head_only: bool) -> Answer:
+        """Send a request's first bytes; what comes back fills the answer."""
+        assert self._transport is not None
+        self.caller = caller
+        self.uses += 1
+        answer = self._reader.expect(head_only=head_only)
+        self._transport.write(head)
+        return answer
+
+    def write(self, data: bytes) -> None:
+        """Send more of the request."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def write_raw(self, data: bytes) -> None:
+        """Send bytes of another protocol; empty: there are no more."""
+        if data:
+            self.write(data)
+        elif self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def release(self) -> None:
+        """The answer is here whole: the next request may come."""
+        self.caller = None
+        self.pool.give(self)
+
+    def abort(self) -> None:
+        """End it at once; nobody is told."""
+        self.caller = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """End it, once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def hold(self, is_held: bool) -> None:
+        """Stop reading, or go on: the client takes no more for now."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if is_held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.is_open = transport, True
+
+    def data_received(self, data: bytes) -> None:
+        caller = self.caller
+        if self._is_raw and caller is not None:
+            caller.raw(data)
+            return
+        reader = self._reader
+        reader.feed(data)
+        if caller is None:
+            self.abort()  # an endpoint that speaks unasked: nothing it says later can be believed
+            return
+        if reader.broken:
+            answer = reader.answer
+            if answer is not None and answer.is_complete:
+                # What came is whole; the bytes after it are nobody's.
+                answer.keeps = False
+                caller.heard()
+                return
+            self._lose(flags.PROTOCOL)
+            return
+        if reader.rest is not None and not self._is_raw:
+            self._is_raw = True
+            rest, reader.rest = reader.rest, None
+            caller.heard()
+            if rest and self.caller is not None:
+                self.caller.raw(rest)
+            return
+        caller.heard()
+
+    def eof_received(self) -> bool:
+        caller = self.caller
+        if self._is_raw and caller is not None:
+            caller.raw(_NOTHING_MORE)
+            return True
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        self.pool.drop(self)
+        caller = self.caller
+        if caller is None:
+            return
+        if error is None and not self._is_raw and self._reader.ended():
+            caller.heard()
+            return
+        is_partial = self._reader.answer is not None and self._reader.answer.is_begun
+        self.caller = None
+        caller.lost(flags.PARTIAL if is_partial else flags.TERMINATED)
+
+    def pause_writing(self) -> None:
+        if self.caller is not None:
+            self.caller.endpoint_writable(False)
+
+    def resume_writing(self) -> None:
+        if self.caller is not None:
+            self.caller.endpoint_writable(True)
+
+    def _lose(self, lost: Lost) -> None:
+        caller, self.caller = self.caller, None
+        self.abort()
+        if caller is not None:
+            caller.lost(lost)

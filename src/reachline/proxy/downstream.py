@@ -1,0 +1,227 @@
+"""A client's connection by HTTP/1.1: its requests one after the other, in the order they came, each with its exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Final
+
+from reachline.model import Seconds
+from reachline.proxy.arrival import Peer
+from reachline.proxy.exchange import Exchange
+from reachline.proxy.flags import LocalReply
+from reachline.proxy.message import Request
+from reachline.proxy.requests import RequestReader
+
+if TYPE_CHECKING:
+    from reachline.proxy.front import Front
+
+__all__ = ["Downstream"]
+
+_UNKNOWN: Final = Peer("", 0)
+
+
+class Downstream(asyncio.Protocol):
+    """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
+
+    __slots__ = (
+        "_front", "_held", "_is_lingering", "_reader", "_transport", "exchange", "idle_since", "peer", "requests", "since",
+    )  # fmt: skip
+
+    def __init__(self, front: Front) -> None:
+        self._front: Final[Front] = front
+        self._reader: Final = RequestReader(front.limits)
+        self._transport: asyncio.Transport | None = None
+        self._held = False
+        self._is_lingering = False
+        self.exchange: Exchange | None = None
+        self.peer: Peer = _UNKNOWN
+        self.requests = 0
+        self.since: Seconds = front.now()
+        self.idle_since: Seconds = self.since
+        """Since when nothing is under way; of a head that comes slowly, since it began."""
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = _peer(transport)
+        self._front.came(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_lingering:
+            return
+        front, exchange = self._front, self.exchange
+        front.counts["downstream_cx_rx_bytes_total"] += len(data)
+        if exchange is not None and exchange.is_raw:
+            exchange.raw_from_client(data)
+            return
+        reader = self._reader
+        if reader.refusal is not None:
+            return
+        if reader.rest is not None:
+            reader.rest += data  # another protocol was asked for, and nobody has agreed yet
+            self.hold(True)
+            return
+        reader.feed(data, front.now())
+        self._serve()
+
+    def eof_received(self) -> bool:
+        exchange = self.exchange
+        if exchange is not None and exchange.is_raw:
+            exchange.raw_from_client(b"")
+            return True
+        # With one half closed it may still wait for its answer.
+        return exchange is not None and exchange.request.is_complete
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._front.went(self, is_reset=error is not None)
+        if self.exchange is not None:
+            self.exchange.gone()
+
+    def pause_writing(self) -> None:
+        if self.exchange is not None:
+            self.exchange.client_writable(False)
+
+    def resume_writing(self) -> None:
+        if self.exchange is not None:
+            self.exchange.client_writable(True)
+
+    # What exchanges call.
+
+    def write(self, data: bytes) -> None:
+        """Send to the client."""
+        if self._transport is not None:
+            self._front.counts["downstream_cx_tx_bytes_total"] += len(data)
+            self._transport.write(data)
+
+    def hold(self, is_held: bool) -> None:
+        """Stop reading, or go on."""
+        transport = self._transport
+        if transport is None or is_held is self._held or transport.is_closing():
+            return
+        self._held = is_held
+        if is_held:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def ended(self, *, keep: bool) -> None:
+        """The exchange of now is over; `keep`: the next request may follow."""
+        self.exchange = None
+        if not keep or self._transport is None:
+            self._linger()
+            return
+        self.idle_since = self._front.now()
+        inbox = self._reader.inbox
+        if inbox or self._reader.refusal is not None:
+            # Not from here: a thousand requests sent at once would be a thousand calls deep.
+            self._front.loop.call_soon(self._serve)
+        else:
+            self.hold(False)
+
+    def cut(self) -> None:
+        """The answer cannot be ended well: neither a last chunk nor all of its length, so that the client sees it."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def no_upgrade(self) -> None:
+        """No other protocol: what follows are requests."""
+        if self._reader.rest is not None:
+            self._reader.resume()
+            self.hold(False)
+
+    def switch(self, exchange: Exchange) -> bytes:
+        """From now on bytes are the exchange's; those that came ahead."""
+        self.exchange = exchange
+        rest, self._reader.rest = self._reader.rest or b"", None
+        self.hold(False)
+        return rest
+
+    def write_raw(self, data: bytes) -> None:
+        """Send bytes of another protocol; empty: the other end sends no more."""
+        if data:
+            self.write(data)
+        elif self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    # What the front calls.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self.exchange is None and not self._is_lingering
+
+    @property
+    def is_amid_head(self) -> bool:
+        """Whether a request has begun that is no request yet."""
+        return self.exchange is None and self._reader.is_amid_head
+
+    def refuse(self, reply: LocalReply) -> None:
+        """End the connection with an answer to what never became a request."""
+        request = Request(self._front.now())
+        request.is_complete = True
+        self.exchange = exchange = Exchange(self._front, self, request)
+        exchange.reply(reply._replace(closes=True))
+
+    def close(self) -> None:
+        """End it now, without a word."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End it now, whatever is not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Inside.
+
+    def _serve(self) -> None:
+        """The exchange of now gets what came for it; without one, the next request begins."""
+        reader = self._reader
+        exchange = self.exchange
+        if exchange is None:
+            if self._transport is None or self._is_lingering:
+                return
+            if not reader.inbox:
+                if reader.refusal is not None:
+                    self._front.counts["downstream_cx_protocol_error"] += 1
+                    self.refuse(reader.refusal)
+                return
+            request = reader.inbox.popleft()
+            self.requests += 1
+            self.exchange = exchange = Exchange(self._front, self, request)
+            exchange.begin()
+        elif exchange.sent_at is None and (exchange.request.chunks or exchange.request.is_complete):
+            exchange.more()
+        if self.exchange is not exchange:
+            return
+        if reader.inbox:
+            self.hold(True)  # its turn comes later
+        elif reader.refusal is not None and not exchange.request.is_complete:
+            self._front.counts["downstream_cx_protocol_error"] += 1
+            exchange.over(reader.refusal)
+
+    def _linger(self) -> None:
+        """Say that there is no more, and wait a moment: a reset would take the answer away from a client that still sends."""
+        transport, after = self._transport, self._front.manager.delayed_close_timeout
+        if transport is None or self._is_lingering or transport.is_closing():
+            return
+        self._is_lingering = True
+        self.hold(False)
+        if after and transport.can_write_eof():
+            transport.write_eof()
+            self._front.close_alarm.set(self)
+        else:
+            transport.close()
+
+
+def _peer(transport: asyncio.Transport) -> Peer:
+    name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    sock = transport.get_extra_info("socket")
+    is_tls = transport.get_extra_info("ssl_object") is not None
+    if sock is not None and sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return Peer("", 0, is_tls=is_tls)
+    return Peer(name[0], name[1], own[1], is_tls, own[0])

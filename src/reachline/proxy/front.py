@@ -1,0 +1,282 @@
+"""What all connections of one connection manager share: its settings made ready, its timers, its figures and its logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from reachline.core.pick.keying import Asked, key_of
+from reachline.doors.envoy.chain import HttpManager
+from reachline.doors.envoy.routes import RetryPolicy
+from reachline.model import Seconds
+from reachline.proxy import flags
+from reachline.proxy.alarms import Alarm
+from reachline.proxy.arrival import Arrivals, Peer
+from reachline.proxy.changes import request_changes, response_changes
+from reachline.proxy.downstream import Downstream
+from reachline.proxy.exchange import Exchange
+from reachline.proxy.flags import LocalReply
+from reachline.proxy.heads import Dates, answer_head, local_head, request_head
+from reachline.proxy.message import Answer, Headers, Request
+from reachline.proxy.requests import Limits
+from reachline.proxy.way import Way
+
+__all__ = ["Decide", "Front"]
+
+Decide = Callable[[Request, Peer, bool], Way | LocalReply]
+"""What a request comes to; the truth says whether it came from inside."""
+Told = Callable[[Exchange], None]
+"""Hears of each exchange that is over."""
+
+
+class Front:
+    """Written by its connections, in one thread."""
+
+    def __init__(
+        self,
+        manager: HttpManager,
+        decide: Decide,
+        *,
+        counts: Counter[str],
+        rng: Random,
+        wall: Callable[[], Seconds],
+        retriable: Callable[[RetryPolicy, Answer], bool] = lambda _policy, _answer: False,
+        buffer_limit: int = 1 << 20,
+        logs: Sequence[Told] = (),
+    ) -> None:
+        self.manager: Final = manager
+        self.decide_route = decide
+        """Replaced whole where routes change."""
+        self.counts: Final = counts
+        self.codes: Final[Counter[int]] = Counter()
+        self.rng: Final = rng
+        self.buffer_limit: Final = buffer_limit
+        self.logs: Final = tuple(logs)
+        self.loop: Final = asyncio.get_running_loop()
+        self.now: Final[Callable[[], Seconds]] = self.loop.time
+        self.is_draining = False
+        """Whether connections end with their next answer."""
+        self.limits: Final = Limits(
+            head=manager.max_request_headers_kib << 10,
+            headers=manager.max_headers,
+            accept_http_10=manager.accept_http_10,
+            default_host=manager.default_host.encode(),
+            allow_absolute_url=manager.allow_absolute_url,
+            underscores=manager.headers_with_underscores,
+        )
+        self.known_upgrades: Final = frozenset({b"websocket"} | {each.kind.encode() for each in manager.upgrades})
+        """What is refused where it is not let through; all others are requests without an upgrade."""
+        self.close_alarm: Final = Alarm(self.loop, manager.delayed_close_timeout, Downstream.abort)
+        self.connections: Final[set[Downstream]] = set()
+        self._wall: Final = wall
+        self._retriable: Final = retriable
+        self._dates: Final = Dates()
+        self._arrivals: Final = Arrivals(manager, rng.getrandbits)
+        self._server: Final = b"server: " + manager.server_name.encode() + b"\r\n"
+        self._routes: Final[dict[Seconds, Alarm[Exchange]]] = {}
+        self._tries: Final[dict[Seconds, Alarm[Exchange]]] = {}
+
+    # What exchanges ask.
+
+    def decide(self, request: Request, peer: Peer) -> Way | LocalReply:
+        """Where a request goes."""
+        manager = self.manager
+        if request.path[:1] == b"/" and (path := self._arrivals.path_of(request)) != request.path:
+            if path is None:
+                return flags.BAD_PATH
+            if manager.escaped_slashes == "UNESCAPE_AND_REDIRECT" and b"%" in request.path:
+                return LocalReply(307, headers=((b"location", path),), details="path_normalization_redirect")
+            request.path = path
+        internal = self._arrivals.take(request, peer)
+        return self.decide_route(request, peer, internal)
+
+    def key_of(self, way: Way, request: Request, peer: Peer) -> int | None:
+        """What keeps a request together with others."""
+        headers: dict[str, list[str]] = {}
+        for name, value in request.headers:
+            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        headers[":authority"] = [request.authority.decode("latin-1")]
+        headers[":path"] = [request.path.decode("latin-1")]
+        headers[":method"] = [request.method.decode("latin-1")]
+        return key_of(way.hash, Asked(headers=headers, path=headers[":path"][0], source_ip=peer.address))
+
+    def asked(self, exchange: Exchange) -> list[bytes]:
+        """The request's head for the endpoint that was picked."""
+        request, way, pick = exchange.request, exchange.way, exchange.pick
+        assert way is not None
+        host = way.host
+        if not host:
+            host = pick.hostname.encode() if way.auto_host and pick and pick.hostname else request.authority
+        more: Headers = []
+        retries = 0 if exchange.retries is None else exchange.retries.count
+        if way.counts_tries:
+            more.append((b"x-envoy-attempt-count", b"%d" % (retries + 1)))
+        if way.expected:
+            spent = 0 if not retries or exchange.sent_at is None else int((self.now() - exchange.sent_at) * 1_000)
+            more.append(
+                (
+                    b"x-envoy-expected-rq-timeout-ms",
+                    b"%d" % max(1, int(way.expected) - spent) if spent else way.expected,
+                )
+            )
+        if way.original:
+            more.append((b"x-envoy-original-path", way.original))
+        if way.tell_host and host != request.authority:
+            more.append((b"x-forwarded-host", request.authority))
+        headers = request.headers + more
+        if way.changes:
+            headers = request_changes(headers, way.changes, exchange)
+        return request_head(request, way.path, host, headers)
+
+    def answered(self, exchange: Exchange, answer: Answer) -> tuple[list[bytes], bool]:
+        """The answer's head for the client, and whether its body goes out in chunks."""
+        manager, request, way = self.manager, exchange.request, exchange.way
+        assert way is not None
+        headers = answer.headers
+        if manager.server_header == "OVERWRITE":
+            headers = [each for each in headers if each[0] != b"server"]
+        if not manager.suppress_envoy_headers:
+            began = exchange.sent_at
+            exchange.service_ms = 0 if began is None else int((exchange.active_at - began) * 1_000)
+            headers.append((b"x-envoy-upstream-service-time", b"%d" % exchange.service_ms))
+        if way.tells_tries:
+            count = 1 if exchange.retries is None else exchange.retries.count + 1
+            headers.append((b"x-envoy-attempt-count", b"%d" % count))
+        if way.changes:
+            headers = response_changes(headers, way.changes, exchange)
+        exchange.code, exchange.is_begun, exchange.headers_out = answer.status, True, headers
+        keep = request.is_complete and request.keeps and not self.is_draining and self.keeps(exchange.down)
+        return answer_head(
+            answer,
+            headers,
+            date=self.date(),
+            server=self._server_line(headers),
+            version=request.version,
+            head_only=request.method == b"HEAD",
+            closes=not keep or (request.version == "1.0" and answer.length is None),
+            keeps_explicitly=request.version == "1.0",
+        )
+
+    def replied(self, exchange: Exchange, reply: LocalReply, *, closes: bool) -> list[bytes]:
+        """An answer of our own."""
+        headers = list(reply.headers)
+        changes = reply.changes or (() if exchange.way is None else exchange.way.changes)
+        if changes:
+            headers = response_changes(headers, changes, exchange)
+        exchange.headers_out = headers
+        head_only = exchange.request.method == b"HEAD"
+        return local_head(
+            reply, headers, date=self.date(), server=self._server_line(headers), closes=closes, head_only=head_only
+        )
+
+    def matcher(self, policy: RetryPolicy) -> Callable[[Answer], bool]:
+        """Whether an answer has one of the policy's headers."""
+        return lambda answer: self._retriable(policy, answer)
+
+    def route_alarm(self, after: Seconds) -> Alarm[Exchange]:
+        """For requests that may take so long."""
+        found = self._routes.get(after)
+        if found is None:
+            found = self._routes[after] = Alarm(self.loop, after, Exchange.late)
+        return found
+
+    def try_alarm(self, after: Seconds) -> Alarm[Exchange]:
+        """For tries that may take so long."""
+        found = self._tries.get(after)
+        if found is None:
+            found = self._tries[after] = Alarm(self.loop, after, Exchange.try_late)
+        return found
+
+    def keeps(self, down: Downstream) -> bool:
+        """Whether a connection may go on after the answer of now."""
+        most = self.manager.max_requests_per_connection
+        return not most or down.requests < most
+
+    def told(self, exchange: Exchange) -> None:
+        """An exchange is over."""
+        self.codes[exchange.code] += 1
+        for log in self.logs:
+            log(exchange)
+
+    def date(self) -> bytes:
+        """The line of now."""
+        return self._dates.at(self._wall())
+
+    def wall(self) -> Seconds:
+        """Seconds since 1970."""
+        return self._wall()
+
+    # What connections tell.
+
+    def came(self, down: Downstream) -> None:
+        """A client connected."""
+        self.connections.add(down)
+        self.counts["downstream_cx_total"] += 1
+
+    def went(self, down: Downstream, *, is_reset: bool) -> None:
+        """Its connection is over."""
+        self.connections.discard(down)
+        self.close_alarm.clear(down)
+        self.counts["downstream_cx_destroy"] += 1
+        if is_reset:
+            self.counts["downstream_cx_destroy_remote"] += 1
+
+    # What the role calls.
+
+    def sweep(self, now: Seconds) -> None:
+        """End what was silent for too long. To be called often, against the shortest of its times."""
+        manager = self.manager
+        for down in list(self.connections):
+            exchange = down.exchange
+            if exchange is not None:
+                self._sweep_exchange(exchange, now)
+            elif down.is_amid_head:
+                if manager.request_headers_timeout and now - down.idle_since >= manager.request_headers_timeout:
+                    down.refuse(flags.HEADER_TIMEOUT)
+                elif manager.idle_timeout and now - down.idle_since >= manager.idle_timeout:
+                    down.close()
+            elif down.is_idle and (
+                self.is_draining
+                or (manager.idle_timeout and now - down.idle_since >= manager.idle_timeout)
+                or (manager.max_connection_duration and now - down.since >= manager.max_connection_duration)
+            ):
+                self.counts["downstream_cx_idle_timeout"] += 1
+                down.close()
+
+    def drain(self) -> None:
+        """Connections end with the answer of now, idle ones at once."""
+        self.is_draining = True
+        self.sweep(self.now())
+
+    def close(self) -> None:
+        """End everything at once."""
+        for down in list(self.connections):
+            down.abort()
+        for alarm in (*self._routes.values(), *self._tries.values()):
+            alarm.close()
+        self.close_alarm.close()
+
+    def _sweep_exchange(self, exchange: Exchange, now: Seconds) -> None:
+        manager, way = self.manager, exchange.way
+        idle = manager.stream_idle_timeout if way is None else way.idle_timeout
+        most = manager.max_stream_duration if way is None else way.stream_duration
+        began = exchange.request.began
+        if most and now - began >= most:
+            self.counts["downstream_rq_max_duration_reached"] += 1
+            exchange.over(flags.DURATION)
+        elif manager.request_timeout and now - began >= manager.request_timeout and not exchange.request.is_complete:
+            self.counts["downstream_rq_timeout"] += 1
+            exchange.over(flags.REQUEST_TIMEOUT)
+        elif idle and now - exchange.active_at >= idle:
+            self.counts["downstream_rq_idle_timeout"] += 1
+            exchange.over(flags.STREAM_IDLE_AFTER if exchange.request.is_complete else flags.STREAM_IDLE)
+
+    def _server_line(self, headers: Headers) -> bytes:
+        if self.manager.server_header == "OVERWRITE":
+            return self._server
+        if self.manager.server_header == "PASS_THROUGH" or any(name == b"server" for name, _ in headers):
+            return b""
+        return self._server

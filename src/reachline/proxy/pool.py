@@ -1,0 +1,249 @@
+"""Connections to the endpoints of one cluster, kept between requests; and who waits for one. Bounded as its circuit breakers say."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple, Protocol
+
+from reachline.doors.envoy.chain import Upstream
+from reachline.doors.envoy.values import Thresholds
+from reachline.model import Failure, Seconds
+from reachline.proxy import flags
+from reachline.proxy.channel import Channel
+from reachline.proxy.flags import Lost
+from reachline.upstream.listing import Pick
+from reachline.upstream.outcome import failure_of
+
+__all__ = ["Place", "Pool", "Secured", "Waiter"]
+
+
+class Secured(NamedTuple):
+    """TLS of one connection: its context, and the name that is asked for, if any."""
+
+    context: ssl.SSLContext
+    name: str
+    distrust: Callable[[ssl.SSLObject], str] = lambda _: ""
+    """Why the certificate that was shown will not do; empty: it does."""
+
+
+class Waiter(Protocol):
+    """Who waits for a connection."""
+
+    def connected(self, channel: Channel) -> None:
+        """Here is one."""
+
+    def unconnected(self, lost: Lost) -> None:
+        """There will be none."""
+
+
+class Place:
+    """One endpoint's connections. `idle` is a stack: the one used last is used next, as in Envoy."""
+
+    __slots__ = ("connecting", "idle", "key", "open", "pick", "secured", "waiting")
+
+    def __init__(self, key: str, pick: Pick, secured: Secured | None) -> None:
+        self.key: Final = key
+        self.pick: Final = pick
+        self.secured = secured
+        self.idle: Final[list[Channel]] = []
+        self.open: Final[set[Channel]] = set()
+        self.connecting = 0
+        self.waiting: Final[deque[Waiter]] = deque()
+
+
+class Pool:
+    """All connections of a cluster. Of one loop's thread."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        thresholds: Thresholds,
+        counts: Counter[str],
+        *,
+        connect_timeout: Seconds,
+        secure: Callable[[Pick, str], Secured] | None,
+    ) -> None:
+        """`secure` gives the TLS of a connection to a pick for an authority; None: there is none."""
+        self._upstream: Final = upstream
+        self._thresholds: Final = thresholds
+        self._counts: Final = counts
+        self._connect_timeout: Final = connect_timeout
+        self._secure: Final = secure
+        self._per_authority: Final = upstream.tls is not None and upstream.tls.auto_sni
+        self._loop: Final = asyncio.get_running_loop()
+        self._places: Final[dict[str, Place]] = {}
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._connections = 0
+        self._pending = 0
+        self._is_closed = False
+
+    @property
+    def connections(self) -> int:
+        """Open ones, and those that are being made."""
+        return self._connections
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for one."""
+        return self._pending
+
+    def open_to(self, key: str) -> int:
+        """Connections to one endpoint."""
+        place = self._places.get(key)
+        return 0 if place is None else len(place.open)
+
+    def take(self, pick: Pick, authority: str = "") -> Channel | None:
+        """A kept connection that is free, or None: `wait` for one."""
+        place = self._places.get(self._key(pick, authority))
+        if place is None:
+            return None
+        while place.idle:
+            channel = place.idle.pop()
+            if channel.is_open:
+                return channel
+        return None
+
+    def wait(self, pick: Pick, who: Waiter, authority: str = "") -> bool:
+        """Have `who` told of a connection, later; False where too many wait already."""
+        if self._pending >= self._thresholds.max_pending_requests:
+            self._counts["upstream_rq_pending_overflow"] += 1
+            return False
+        key = self._key(pick, authority)
+        place = self._places.get(key)
+        if place is None:
+            secured = None if self._secure is None else self._secure(pick, authority)
+            place = self._places[key] = Place(key, pick, secured)
+        elif self._secure is not None:
+            place.secured = self._secure(pick, authority)  # its files may have changed
+        self._pending += 1
+        self._counts["upstream_rq_pending_total"] += 1
+        place.waiting.append(who)
+        self._connect_more(place)
+        return True
+
+    def leave(self, who: Waiter) -> None:
+        """It waits no longer."""
+        for place in self._places.values():
+            if who in place.waiting:
+                place.waiting.remove(who)
+                self._pending -= 1
+                return
+
+    def give(self, channel: Channel) -> None:
+        """It is free again: for the one that waits longest, else it is kept."""
+        place, most = channel.place, self._upstream.max_requests_per_connection
+        if not channel.is_open:
+            return
+        if self._is_closed or (most and channel.uses >= most) or place.key not in self._places:
+            channel.close()
+        elif place.waiting:
+            self._pending -= 1
+            place.waiting.popleft().connected(channel)
+        else:
+            channel.idle_since = self._loop.time()
+            place.idle.append(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """It is closed."""
+        place = channel.place
+        if channel in place.open:
+            place.open.discard(channel)
+            self._connections -= 1
+        if channel in place.idle:
+            place.idle.remove(channel)
+        if place.waiting:
+            self._connect_more(place)
+
+    def tend(self, keys: Collection[str]) -> None:
+        """Close what was idle too long, is too old, or leads to an endpoint that is not among `keys` (`address:port`) any more."""
+        now, idle, age = self._loop.time(), self._upstream.idle_timeout, self._upstream.max_connection_duration
+        for key, place in list(self._places.items()):
+            is_gone = place.pick.target not in keys
+            for channel in list(place.idle):
+                is_idle = idle and now - channel.idle_since >= idle
+                if is_gone or is_idle or (age and now - channel.since >= age):
+                    place.idle.remove(channel)
+                    channel.close()
+            if is_gone and not place.open and not place.connecting and not place.waiting:
+                del self._places[key]
+
+    def close(self) -> None:
+        """Idle connections end now, others once their exchange is over; nobody is connected any more."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        for place in self._places.values():
+            for channel in list(place.idle):
+                channel.close()
+
+    def _key(self, pick: Pick, authority: str) -> str:
+        return f"{pick.target} {authority}" if self._per_authority else pick.target
+
+    def _connect_more(self, place: Place) -> None:
+        """A connection for each that waits, as far as there may be more."""
+        thresholds = self._thresholds
+        while place.connecting < len(place.waiting):
+            if self._connections >= thresholds.max_connections and (place.open or place.connecting):
+                self._counts["upstream_cx_overflow"] += 1
+                return
+            most = thresholds.max_connections_per_endpoint
+            if most is not None and len(place.open) + place.connecting >= most:
+                return
+            place.connecting += 1
+            self._connections += 1
+            task = self._loop.create_task(self._connect(place))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, place: Place) -> None:
+        upstream, counts = self._upstream, self._counts
+        counts["upstream_cx_total"] += 1
+        channel = Channel(
+            self, place, most_headers=upstream.max_headers, most_bytes=upstream.max_response_headers_kib << 10
+        )
+        lost = await self._dialled(place, channel)
+        place.connecting -= 1
+        if lost is None:
+            channel.since = self._loop.time()
+            place.open.add(channel)
+            if not channel.is_open:  # gone already
+                self.drop(channel)
+            else:
+                self.give(channel)
+            return
+        self._connections -= 1
+        counts["upstream_cx_connect_timeout" if lost is flags.CONNECT_TIMEOUT else "upstream_cx_connect_fail"] += 1
+        # As in Envoy all that wait for this endpoint fail by one connection that could not be made.
+        waiting = list(place.waiting)
+        place.waiting.clear()
+        self._pending -= len(waiting)
+        for each in waiting:
+            each.unconnected(lost)
+
+    async def _dialled(self, place: Place, channel: Channel) -> Lost | None:
+        """None once it is connected."""
+        address, secured = place.pick.address, place.secured
+        if address is None:
+            return flags.LOCAL
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                transport, _ = await self._loop.create_connection(
+                    lambda: channel,
+                    *address,
+                    ssl=None if secured is None else secured.context,
+                    server_hostname=None if secured is None else secured.name,
+                )
+                if secured is not None and (why := secured.distrust(transport.get_extra_info("ssl_object"))):
+                    transport.abort()
+                    return flags.tls_failed(why)
+        except TimeoutError:
+            return flags.CONNECT_TIMEOUT
+        except ssl.SSLError as error:
+            return flags.tls_failed(error.reason or "handshake failed")
+        except OSError as error:
+            failure = failure_of(error)
+            return flags.LOCAL if failure in (None, Failure.AGENT) else flags.REFUSED
+        return None
