@@ -95,7 +95,20 @@ def test_no_lines_are_asked_of_an_envoy_that_can_probe_nothing() -> None:
     assert (found.asks, found.every_ms) == ((), 10_000)
 
 
+def test_a_line_in_doubt_is_probed_at_its_suspect_interval() -> None:
+    calm, doubted = asked(probes="tcp: 30s, suspect: 2s"), asking(plan(probes="tcp: 30s, suspect: 2s"), {A: [AT]}, {A})
+
+    assert [(found.asks[0].interval_ms, found.every_ms) for found in (calm, doubted)] == [
+        (30_000, 10_000),
+        (2_000, 2_000),
+    ]
+
+
 # -- what its verdicts are ------------------------------------------------------------------------------------------------
+
+
+SETTLED_MS = 10_000
+"""Every endpoint has been probed once by then."""
 
 
 class Heard:
@@ -104,8 +117,8 @@ class Heard:
     def __init__(self, at: tuple[tuple[str, int], ...] = (AT,), probes: str = "tcp: 1s", **more: Any) -> None:
         self.found = asked(probes=probes, at=at, **more)
         self.verdicts = Verdicts()
-        self.verdicts.ask(self.found)
-        self.now_ms = 0
+        self.verdicts.ask(self.found, 0)
+        self.now_ms = SETTLED_MS
 
     def said(self, *healths: Health, after_ms: int = 1_000) -> Any:
         """The reading after one report."""
@@ -193,7 +206,7 @@ def rules() -> Rules:
 
 def test_verdicts_on_what_was_not_asked_are_counted_and_left() -> None:
     verdicts = Verdicts()
-    verdicts.ask(asked())
+    verdicts.ask(asked(), 0)
 
     found = verdicts.take([Verdict("payments/x tcp", *AT, Health.UNHEALTHY)], 0)
 
@@ -204,11 +217,70 @@ def test_windows_of_checks_that_stay_are_kept_when_others_come() -> None:
     heard = Heard()
     heard.said(Health.UNHEALTHY)
     heard.found = asked(probes="tcp: 1s", at=(AT, ("10.0.0.2", 443)))
-    heard.verdicts.ask(heard.found)
+    heard.verdicts.ask(heard.found, heard.now_ms - SETTLED_MS)
     kept = heard.said(Health.UNHEALTHY, Health.UNHEALTHY)
     heard.found = asked(probes="tcp: 2s")
-    heard.verdicts.ask(heard.found)
+    heard.verdicts.ask(heard.found, heard.now_ms - SETTLED_MS)
 
     anew = heard.said(Health.UNHEALTHY)
 
     assert (kept.counts.attempts, anew.counts.attempts) == (3, 1)
+
+
+def test_an_endpoint_that_envoy_has_not_probed_yet_is_not_failed() -> None:
+    """Envoy says UNHEALTHY of it, by the same word as of one that failed."""
+    verdicts, found = Verdicts(), asked(probes="tcp: {every: 5s, timeout: 1s}")
+    verdicts.ask(found, 1_000)
+    (ask,) = found.asks
+
+    def said(health: Health, at_ms: int) -> int:
+        reports, _ = verdicts.take([Verdict(ask.name, *AT, health)], at_ms)
+        return sum(one.reading.counts.refused for one in reports)
+
+    before = [said(Health.UNHEALTHY, at_ms) for at_ms in (1_500, 2_499)]
+    after = said(Health.UNHEALTHY, 2_500)
+
+    assert (before, after) == ([0, 0], 1)
+
+
+def test_once_probed_an_endpoint_fails_at_once() -> None:
+    verdicts, found = Verdicts(), asked()
+    verdicts.ask(found, 1_000)
+    (ask,) = found.asks
+    verdicts.take([Verdict(ask.name, *AT, Health.HEALTHY)], 1_100)
+
+    ((report,), _) = verdicts.take([Verdict(ask.name, *AT, Health.UNHEALTHY)], 1_200)
+
+    assert report.reading.counts == Counts(ok=1, refused=1)
+
+
+def test_a_time_out_is_a_probes_answer_from_the_first_report_on() -> None:
+    verdicts, found = Verdicts(), asked()
+    verdicts.ask(found, 1_000)
+
+    ((report,), _) = verdicts.take([Verdict(found.asks[0].name, *AT, Health.TIMEOUT)], 1_100)
+
+    assert report.reading.counts == Counts(late=1)
+
+
+def test_an_address_that_joins_a_line_is_not_failed_before_it_is_probed() -> None:
+    heard = Heard()
+    heard.said(Health.HEALTHY)
+    heard.found = asked(probes="tcp: 1s", at=(AT, ("10.0.0.2", 443)))
+    heard.verdicts.ask(heard.found, heard.now_ms)
+
+    early = heard.said(Health.HEALTHY, Health.UNHEALTHY)
+    later = heard.said(Health.HEALTHY, Health.UNHEALTHY, after_ms=2_000)
+
+    assert (early.counts, later.counts) == (Counts(ok=2), Counts(ok=3, refused=1))
+
+
+def test_a_line_that_comes_into_doubt_keeps_its_window_and_tells_more_often() -> None:
+    heard = Heard(probes="tcp: 30s, suspect: 2s")
+    heard.said(Health.UNHEALTHY)
+    heard.found = asking(plan(probes="tcp: 30s, suspect: 2s"), {A: [AT]}, {A})
+    heard.verdicts.ask(heard.found, heard.now_ms)
+
+    readings = [heard.said(Health.UNHEALTHY, after_ms=2_000) for _ in range(3)]
+
+    assert [one.counts.refused for one in readings] == [2, 3, 4]

@@ -15,14 +15,15 @@ from reachline.abc import Transport
 from reachline.center.abilities import fitted
 from reachline.center.board import Board
 from reachline.center.checks import check, unfit
+from reachline.center.hinting import hint
 from reachline.center.mesh import FEATURE, Meshing
 from reachline.center.owner import Owner
 from reachline.center.roster import Agent, Arrival, Refusal
 from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
-from reachline.model import Gate, Health, Seconds, VantageId
+from reachline.model import Seconds, VantageId
 from reachline.wire import frame
-from reachline.wire.frame import PROTOCOL, Bye, Heartbeat, Hello, Hint, Plan, Welcome
+from reachline.wire.frame import PROTOCOL, Bye, Heartbeat, Hello, Plan, Welcome
 
 __all__ = ["Intake"]
 
@@ -195,14 +196,14 @@ class Intake:
             log.warning("plan_reduced", extra={"agent": agent.id, "release": agent.release, "kinds": kinds})
         agent.lines, agent.lacks = len(fit.plan.lines), fit.lacks
         session.plan(fit.plan)
-        session.hint(self._hint())
+        session.hint(hint(self._board))
         self._owner.show(agent.id, fit.excuses)
 
     def hint(self) -> None:
         """A publication: agents look more often at lines that are not healthy, and know which are out."""
-        hint = self._hint()
+        now = hint(self._board)
         for session in self._sessions.values():
-            session.hint(hint)
+            session.hint(now)
 
     def mesh(self) -> None:
         """Agents came, went or are reached elsewhere: each is told its part in the mesh, soon, and once for all that moves now."""
@@ -215,17 +216,6 @@ class Intake:
         parts = self._mesh.parts([session.agent.id for session in knowing])
         for session in knowing:
             session.mesh(parts[session.agent.id])
-
-    def _hint(self) -> Hint:
-        standings = [one for cell in self._board.cells() for one in cell.value.snapshot.standings]
-        out = sorted(one.line for one in standings if one.gate is Gate.OPEN)
-        doubtful = (Health.DEGRADED, Health.UNHEALTHY)
-        suspects = (
-            one.line
-            for one in standings
-            if one.gate in (Gate.HALF_OPEN, Gate.RAMP) or (one.gate is Gate.CLOSED and one.health in doubtful)
-        )
-        return Hint(suspects=tuple(sorted(suspects)), open=tuple(out))
 
     def end(self, id_: VantageId, reason: str) -> None:
         """One agent is told to go."""

@@ -13,12 +13,13 @@ from typing import Final
 
 from reachline.center.abilities import fitted
 from reachline.center.checks import unfit
+from reachline.center.hinting import hint
 from reachline.center.roster import Agent, Arrival, Roster
 from reachline.center.xds.admission import bearer, first
 from reachline.center.xds.planes import By, Plane, Planes
 from reachline.center.xds.verdicts import Asking, Verdicts, asking
 from reachline.errors import RemoteProtocolError
-from reachline.model import VantageId
+from reachline.model import VantageId, Version
 from reachline.net.rpc import Call
 from reachline.wire import frame, hds
 from reachline.wire.frame import PROTOCOL, SLICE, Heartbeat, Hello, Report, features_of
@@ -56,6 +57,8 @@ class Vantages:
         self._document = document
         self._sessions: dict[VantageId, _Session] = {}
         self._numbers = 0
+        self._hinted: Version | None = None
+        self._doubted: frozenset[str] = frozenset()
 
     @property
     def _roster(self) -> Roster:
@@ -121,21 +124,29 @@ class Vantages:
 
     def _specifier(self, session: _Session) -> bytes | None:
         """What it must probe from now on, where that is something else than before."""
-        places = self._planes.places()
-        made_of = (self._document(), places)
+        places, suspects = self._planes.places(), self._suspects()
+        made_of = (self._document(), places, suspects)
         if session.made_of and all(a is b for a, b in zip(made_of, session.made_of, strict=True)):
             return None
         session.made_of = made_of
         agent = session.agent
         fit = fitted(self._plan(agent, session.number), agent.kinds, release=agent.release)
-        found = asking(fit.plan, places.addresses())
+        found = asking(fit.plan, places.addresses(), suspects)
         agent.lines, agent.lacks = len({watched.line for watched in found.watched.values()}), fit.lacks
         self._planes.owner.show(agent.id, (*fit.excuses, *found.excuses))
         if session.asked is not None and (session.asked.asks, session.asked.every_ms) == (found.asks, found.every_ms):
             return None
         session.asked = found
-        session.verdicts.ask(found)
+        session.verdicts.ask(found, self._planes.board.clock())
         return hds.encode(found.asks, found.every_ms)
+
+    def _suspects(self) -> frozenset[str]:
+        """Lines to be looked at more often; the very same while they are the same."""
+        board = self._planes.board
+        if self._hinted != board.version:
+            self._hinted, now = board.version, frozenset(hint(board).suspects)
+            self._doubted = self._doubted if now == self._doubted else now
+        return self._doubted
 
     # -- what it says --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ attempt; their windows are kept here as an agent keeps its own. No round trip, n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -29,6 +29,8 @@ _LATEST_MS: Final = 10_000
 """…and no rarer than the default heartbeat."""
 _SLACK: Final = 10
 """A probe's verdict is a new one a tenth of its interval early: timers of two processes drift."""
+_UNDERWAY_MS: Final = 500
+"""What is asked is there, and what is answered here, within this time."""
 _ROUNDS: Final = 3
 _RECENT: Final = 5
 """As many as a reading tells of (`model.Reading`)."""
@@ -41,6 +43,7 @@ _UNTOLD: Final = Detail(error="HDS says that the probe failed, not how")
 class _Watched(NamedTuple):
     line: LineId
     plan: ProbePlan
+    interval_ms: int
 
 
 class Asking(NamedTuple):
@@ -54,22 +57,28 @@ class Asking(NamedTuple):
     """For people, in the place of readings that will not come."""
 
 
-def asking(plan: Plan, addresses: Mapping[LineId, Sequence[tuple[str, int]]]) -> Asking:
-    """An agent's plan (HTTP and TCP kinds only) as an Envoy can carry it out; `addresses` are those of lines reached directly."""
+def asking(
+    plan: Plan, addresses: Mapping[LineId, Sequence[tuple[str, int]]], suspects: Container[str] = frozenset()
+) -> Asking:
+    """An agent's plan (HTTP and TCP kinds only) as an Envoy can carry it out; `addresses` are those of lines reached directly.
+
+    `suspects` are probed at their suspect interval, as agents do by the center's hint.
+    """
     asks: list[Ask] = []
     watched: dict[str, _Watched] = {}
     excuses: list[Report] = []
     for line in plan.lines:
         at = tuple(addresses.get(LineId(line.line), ()))
         for probe in line.probes:
-            found = _excuse(line, at) or _ask(line, probe, at)
+            interval_ms = probe.suspect_interval_ms if line.line in suspects else probe.interval_ms
+            found = _excuse(line, at) or _ask(line, probe, at, interval_ms)
             if isinstance(found, str):
                 excuses.append(
                     Report(line=line.line, reading=Reading(probe.kind, void=True), detail=Detail(error=found))
                 )
             else:
                 asks.append(found)
-                watched[found.name] = _Watched(LineId(line.line), probe)
+                watched[found.name] = _Watched(LineId(line.line), probe, interval_ms)
     fastest = min((ask.interval_ms for ask in asks), default=plan.heartbeat_ms)
     every_ms = min(max(min(plan.heartbeat_ms, fastest), _SOONEST_MS), _LATEST_MS)
     return Asking(tuple(asks), every_ms, watched, tuple(excuses))
@@ -81,7 +90,7 @@ def _excuse(line: LinePlan, at: Sequence[tuple[str, int]]) -> str:
     return "" if at else "its name has no address yet"
 
 
-def _ask(line: LinePlan, probe: ProbePlan, at: tuple[tuple[str, int], ...]) -> Ask | str:
+def _ask(line: LinePlan, probe: ProbePlan, at: tuple[tuple[str, int], ...], interval_ms: int) -> Ask | str:
     """The check, or why an Envoy cannot make it."""
     endpoint = parse_target(line.target)
     try:
@@ -98,12 +107,12 @@ def _ask(line: LinePlan, probe: ProbePlan, at: tuple[tuple[str, int], ...]) -> A
             request = said.asked._replace(headers=headers)
             http = Asked(request=request, expect=said.expect, body=said.body, is_second=said.is_second)
             return Ask(
-                name=name, addresses=at, interval_ms=probe.interval_ms, timeout_ms=probe.timeout_ms, http=http,
+                name=name, addresses=at, interval_ms=interval_ms, timeout_ms=probe.timeout_ms, http=http,
                 secured=_secured(said.secure),
             )  # fmt: skip
         case TcpProbe():
             return Ask(
-                name=name, addresses=at, interval_ms=probe.interval_ms, timeout_ms=probe.timeout_ms,
+                name=name, addresses=at, interval_ms=interval_ms, timeout_ms=probe.timeout_ms,
                 send=said.send, receive=said.expect, secured=_secured(said.secure),
             )  # fmt: skip
         case _:
@@ -125,10 +134,9 @@ class _Window:
     fresh_ok: int = 0
     fresh_failed: int = 0
 
-    def take(self, said: Mapping[tuple[str, int], Health], now_ms: int) -> None:
+    def take(self, said: Mapping[tuple[str, int], Health], now_ms: int, interval_ms: int) -> None:
         """What one report says: a new round where the probe was due again, or says something else."""
         known = {at: health for at, health in said.items() if health not in _SILENT}
-        interval_ms = self.plan.interval_ms
         is_due = not self.rounds or now_ms - self.rounds[-1][0] >= interval_ms - interval_ms // _SLACK
         if known and (is_due or known != self.health):
             ok = sum(health in _WELL for health in known.values())
@@ -169,10 +177,27 @@ class Verdicts:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
         self._watched: Mapping[str, _Watched] = {}
+        self._asks: tuple[Ask, ...] = ()
+        self._new: dict[tuple[str, str, int], int] = {}
+        """Endpoints that may not have been probed yet, and until when: Envoy says UNHEALTHY of these."""
 
-    def ask(self, asking: Asking) -> None:
+    def ask(self, asking: Asking, now_ms: int) -> None:
         """Other checks are asked from here on; windows of those that stay as they were are kept."""
-        self._watched = asking.watched
+        kept = {
+            name
+            for name, each in asking.watched.items()
+            if name in self._watched and each.plan == self._watched[name].plan
+        }
+        known = {(ask.name, *at) for ask in self._asks if ask.name in kept for at in ask.addresses}
+        self._new = {
+            (ask.name, *at): self._new.get((ask.name, *at), 0)
+            if (ask.name, *at) in known
+            else now_ms + ask.timeout_ms + _UNDERWAY_MS
+            for ask in asking.asks
+            for at in ask.addresses
+        }
+        self._new = {key: until_ms for key, until_ms in self._new.items() if until_ms > now_ms}
+        self._asks, self._watched = asking.asks, asking.watched
         self._windows = {
             name: known
             for name, known in self._windows.items()
@@ -184,17 +209,24 @@ class Verdicts:
         said: dict[str, dict[tuple[str, int], Health]] = {}
         unknown = 0
         for name, address, port, health in verdicts:
-            if name in self._watched:
-                said.setdefault(name, {})[address, port] = health
-            else:
+            if name not in self._watched:
                 unknown += 1
+            elif not (self._new and self._is_unprobed((name, address, port), health, now_ms)):
+                said.setdefault(name, {})[address, port] = health
         found: list[Report] = []
         for name, healths in said.items():
-            line, plan = self._watched[name]
+            line, plan, interval_ms = self._watched[name]
             window = self._windows.get(name) or _Window(plan, deque(maxlen=plan.window))
             self._windows[name] = window
-            window.take(healths, now_ms)
+            window.take(healths, now_ms, interval_ms)
             if window.rounds:
                 detail = Detail() if set(window.health.values()) <= _WELL else _UNTOLD
                 found.append(Report(line=line, reading=window.reading(now_ms), detail=detail))
         return sorted(found, key=lambda report: report.line), unknown
+
+    def _is_unprobed(self, at: tuple[str, str, int], health: Health, now_ms: int) -> bool:
+        until_ms = self._new.get(at, 0)
+        if health is Health.UNHEALTHY and now_ms < until_ms:
+            return True
+        self._new.pop(at, None)
+        return False
