@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 from tests.center.steered import Center
-from tests.differential.real import VARIABLE, Door, binary, started
+from tests.differential.real import VARIABLE, Door, binary, bootstrap, started
 
 from reachline.abc import Transport
 from reachline.center.xds.door import DELTA, SOTW
@@ -99,7 +99,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, *, delta: bool = False) -> AsyncIterator[World]:
+async def world(
+    directory: Path, *, delta: bool = False, own: Callable[[dict[str, Any], int], None] = lambda _, __: None
+) -> AsyncIterator[World]:
+    """`own` changes the Envoy's document, which is to take calls at the port given."""
     found = binary()
     if found is None:
         pytest.skip(f"no Envoy: `make envoy`, or {VARIABLE} names its binary")
@@ -120,6 +123,7 @@ async def world(directory: Path, *, delta: bool = False) -> AsyncIterator[World]
         way = Way(node="e", center=f"127.0.0.1:{server.ports[0]}")
         document = envoy(way, admin="127.0.0.1:1", delta=delta, als=True)
         document["admin"]["address"]["socket_address"]["port_value"] = 0
+        own(document, ports["one"])
         enter: Callable[..., Any] = stack.enter_context
         admin = Door(await asyncio.to_thread(enter, started(found, document, directory)))
         stack.callback(admin.close)
@@ -165,6 +169,24 @@ def test_calls_are_split_as_the_weights_say_also_to_who_is_degraded(tmp_path: Pa
             await until(lambda: is_told(now, b="UNHEALTHY", c="DRAINING"), what="Envoy knows")
 
             assert await now.shares(50) == {"a": 50}
+
+    asyncio.run(run())
+
+
+def test_an_envoy_with_listeners_of_its_own_leads_to_the_centers_clusters(tmp_path: Path) -> None:
+    def own(document: dict[str, Any], port: int) -> None:
+        del document["dynamic_resources"]["lds_config"]
+        routes = {"validate_clusters": False, "virtual_hosts": [
+            {"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "shop"}}]}
+        ]}  # fmt: skip
+        listener = bootstrap([], tmp_path)["static_resources"]["listeners"][0]
+        listener["address"]["socket_address"]["port_value"] = port
+        listener["filter_chains"][0]["filters"][0]["typed_config"]["route_config"] = routes
+        document["static_resources"]["listeners"] = [listener]
+
+    async def run() -> None:
+        async with world(tmp_path, own=own) as now:
+            assert await now.shares(30) == {"a": 10, "b": 10, "c": 10}
 
     asyncio.run(run())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from reachline.doors import reach
@@ -72,3 +75,13 @@ def test_a_cluster_without_a_line_that_can_be_used_is_not_listened_for() -> None
     assert "has no line that an Envoy can use" in problems(
         "clusters: {a: {lines: ['icmp://10.0.0.1'], listen: '127.0.0.1:9000'}}"
     )
+
+
+@pytest.mark.parametrize("page", ["envoy", "grpc"])
+def test_the_guides_documents_are_good(root: Path, page: str) -> None:
+    text = (root / f"docs/guide/{page}.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+    assert blocks
+    for block in blocks:
+        assert read(block).warnings == ()
