@@ -166,8 +166,10 @@ def running(envoy: Path, document: Mapping[str, Any], directory: Path) -> Iterat
 
 
 @contextlib.contextmanager
-def started(envoy: Path, document: Mapping[str, Any], directory: Path, *, name: str = "envoy") -> Iterator[int]:
-    """The admin port of an Envoy of this document, once it is live; the document must have an admin with port 0."""
+def started(
+    envoy: Path, document: Mapping[str, Any], directory: Path, *, name: str = "envoy", is_live: bool = True
+) -> Iterator[int]:
+    """The admin port of an Envoy of this document, once it is live, or once it can be asked; the document must have an admin with port 0."""
     config, address, log = directory / f"{name}.json", directory / f"{name}.admin", directory / f"{name}.log"
     config.write_text(json.dumps(document))
     command: list[str | Path] = [
@@ -184,7 +186,7 @@ def started(envoy: Path, document: Mapping[str, Any], directory: Path, *, name: 
         [*command, "--log-path", log], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            yield _admin_of(process, address, log)
+            yield _admin_of(process, address, log, is_live=is_live)
         finally:
             process.terminate()
             try:
@@ -193,13 +195,13 @@ def started(envoy: Path, document: Mapping[str, Any], directory: Path, *, name: 
                 process.kill()
 
 
-def _admin_of(process: subprocess.Popen[bytes], address: Path, log: Path) -> int:
+def _admin_of(process: subprocess.Popen[bytes], address: Path, log: Path, *, is_live: bool) -> int:
     end = time.monotonic() + READY_WITHIN
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()[-2_000:]
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             port = int(address.read_text().rpartition(":")[2])
-            if b"LIVE" in _once(port, "/ready"):
+            if b"LIVE" in (said := _once(port, "/ready")) or (said and not is_live):
                 return port
         time.sleep(0.02)
     raise AssertionError(f"not live within {READY_WITHIN} s: {log.read_text()[-2_000:]}")
