@@ -34,7 +34,9 @@ _LATEST: Final[Seconds] = 2.0**33
 
 def command(
     context: typer.Context,
-    line: Annotated[str, typer.Argument(help="`cluster/line` or `cluster/line@origin`.", metavar="LINE")],
+    line: Annotated[
+        str, typer.Argument(help="`cluster/line` or `cluster/line@origin`; none with --request.", metavar="[LINE]")
+    ] = "",
     at: Annotated[
         str | None,
         typer.Option("--at", help="Then instead of now: `14:03:22`, `2026-11-30 14:03:22`, `-5m`, or Unix seconds."),
@@ -42,13 +44,29 @@ def command(
     journal: Annotated[
         Path | None, typer.Option("--journal", help="Read this journal directory; the center may be down.")
     ] = None,
+    request: Annotated[
+        str, typer.Option("--request", help="Where this goes by a bootstrap of Envoy: `GET http://host/path`.")
+    ] = "",
+    file: Annotated[str, typer.Option("--file", "-f", help="The bootstrap that --request is about.")] = "",
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="Of the request: `name: value`.")] = None,
+    source: Annotated[str, typer.Option("--from", help="The address that the request comes from.")] = "",
+    listener: Annotated[str, typer.Option("--listener", help="By name, instead of by the request's port.")] = "",
+    seed: Annotated[int, typer.Option("--seed", help="Of the chances that the request takes.")] = 0,
     center: CenterOption = CENTER,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say why a line stands where it stands: rule, votes with their counts, what comes next and when.
 
-    Asks a running center, or reads its journal with --journal.
+    Asks a running center, or reads its journal with --journal. With --request: where a request goes, step by step.
     """
+    if request or file:
+        _check_asked(line, request, file)
+        from reachline.cli.explain_request import explain  # noqa: PLC0415  (a door of its own, for its own documents)
+
+        explain(request, file, headers=header or (), source=source, listener=listener, seed=seed, output=output)
+        return
+    if not line:
+        raise _refused("LINE", "", "is needed: a line, or --request with --file", "`cluster/line`")
     if journal is not None and _is_typed(context, "center"):
         raise _refused("--journal", str(journal), "--journal and --center exclude each other", "give one of them")
     moment = None if at is None else _moment(at, time.time())
@@ -57,6 +75,15 @@ def command(
         write_json(found)
     else:
         print(found.get("text", ""))
+
+
+def _check_asked(line: str, request: str, file: str) -> None:
+    if line:
+        raise _refused("LINE", line, "and --request exclude each other", "give one of them")
+    if not file:
+        raise _refused("--file", "", "is needed by --request", "-f bootstrap.yaml")
+    if not request:
+        raise _refused("--request", "", "is needed by --file", "--request 'GET http://host/path'")
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:

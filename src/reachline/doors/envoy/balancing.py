@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from reachline.core.pick.maglev import TABLE_MOST, is_prime
+from reachline.core.pick.orca import Weighing
 from reachline.core.pick.policy import RING_MOST, Fallback, HashFunction, Policy, Selector, SlowStart, Subsets
 from reachline.doors.envoy.fields import UINT64, Block
 
@@ -26,7 +27,12 @@ _EXTENSIONS: Final = {
     f"{_TYPE}ring_hash.v3.RingHash": "RING_HASH",
     f"{_TYPE}maglev.v3.Maglev": "MAGLEV",
     f"{_TYPE}random.v3.Random": "RANDOM",
+    f"{_TYPE}client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin": "CLIENT_SIDE_WEIGHTED_ROUND_ROBIN",
 }
+_UPDATE_LEAST_MS: Final = 100
+"""Envoy's own."""
+_PENALTY: Final = 0.0
+"""Envoy's where none is written; gRPC's is 1."""
 _HASHES: Final = {"XX_HASH": HashFunction.XX_HASH, "MURMUR_HASH_2": HashFunction.MURMUR_HASH_2}
 _FALLBACKS: Final = ("NO_FALLBACK", "ANY_ENDPOINT", "DEFAULT_SUBSET")
 _OWN_FALLBACKS: Final = ("NOT_DEFINED", *_FALLBACKS, "KEYS_SUBSET")
@@ -173,12 +179,28 @@ def _random(block: Block, fields: _Fields) -> None:
     del block, fields
 
 
+def _reported(block: Block, fields: _Fields) -> None:
+    """Weights by the loads that endpoints report with their answers."""
+    _slow_start(block, fields)
+    usual = Weighing()
+    fields["weighing"] = Weighing(
+        blackout_ms=block.ms("blackout_period", usual.blackout_ms, least=0) or 0,
+        expiry_ms=block.ms("weight_expiration_period", usual.expiry_ms, least=0) or 0,
+        update_ms=max(block.ms("weight_update_period", usual.update_ms, least=0) or 0, _UPDATE_LEAST_MS),
+        penalty=block.number("error_utilization_penalty", _PENALTY),
+        named=block.texts("metric_names_for_computing_utilization"),
+    )
+    if block.flag("enable_oob_load_report"):
+        block.refuse("enable_oob_load_report", "is not supported here", "reports with answers are")
+    block.aside("oob_reporting_period")
+
+
 _READERS: Final[Mapping[str, Callable[[Block, _Fields], None]]] = {
     "ROUND_ROBIN": _round_robin, "LEAST_REQUEST": _least_request, "RING_HASH": _ring, "MAGLEV": _maglev,
 }  # fmt: skip
 _EXTENDED: Final[Mapping[str, Callable[[Block, _Fields], None]]] = {
     "ROUND_ROBIN": _round_robin, "LEAST_REQUEST": _least_request_extended, "RING_HASH": _ring_extended,
-    "MAGLEV": _maglev, "RANDOM": _random,
+    "MAGLEV": _maglev, "RANDOM": _random, "CLIENT_SIDE_WEIGHTED_ROUND_ROBIN": _reported,
 }  # fmt: skip
 
 

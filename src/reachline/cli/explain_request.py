@@ -1,0 +1,99 @@
+"""`reachline explain --request 'GET http://host/path' -f bootstrap.yaml`: the way of one request through a document, aloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from reachline.cli.render import Output, write_json
+from reachline.doors.envoy.asked import Request
+from reachline.doors.envoy.explaining import Candidate, Question, Step, explained
+from reachline.doors.envoy.whole import read
+from reachline.errors import ConfigError, Problem
+from reachline.members import is_numeric
+from reachline.net.reload import text_of
+
+__all__ = ["explain", "question_of"]
+
+_REQUEST: Final = re.compile(r"(?:([A-Z]+)\s+)?(https?://\S+)")
+_HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*(.*)")
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def explain(
+    text: str, file: str, *, headers: Sequence[str], source: str, listener: str, seed: int, output: Output
+) -> None:
+    """Prints the way; the document is read first, and all that is wrong with it is told."""
+    question = question_of(text, headers=headers, source=source, listener=listener, seed=seed)
+    steps, candidates = explained(read(text_of(file), name=file), question)
+    if output is Output.JSON:
+        write_json({"steps": [each._asdict() for each in steps], "endpoints": [each._asdict() for each in candidates]})
+        return
+    for line in lines(text, steps, candidates):
+        print(line)
+
+
+def question_of(
+    text: str, *, headers: Sequence[str] = (), source: str = "", listener: str = "", seed: int = 0
+) -> Question:
+    """What was asked; ConfigError where it is no request."""
+    found = _REQUEST.fullmatch(text.strip())
+    if found is None:
+        raise _refused("--request", text, "is no request", "write 'GET http://host:port/path?query'")
+    try:
+        url = urlsplit(found[2])
+        port = url.port or _PORTS[url.scheme]
+    except ValueError as error:
+        raise _refused(
+            "--request", text, f"is no request: {error}", "write 'GET http://host:port/path?query'"
+        ) from None
+    if source and not is_numeric(source):
+        raise _refused("--from", source, "is no address", "write 10.0.0.1")
+    said = _headers(headers)
+    authority = said.pop("host", [url.netloc.rpartition("@")[2]])[-1]
+    request = Request(
+        method=found[1] or "GET",
+        scheme=url.scheme,
+        authority=authority,
+        path=(url.path or "/") + (f"?{url.query}" if url.query else ""),
+        headers=said,
+        source_ip=source or "127.0.0.1",
+    )
+    return Question(request, port, listener, seed)
+
+
+def _headers(texts: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        parts = _HEADER.fullmatch(text)
+        if parts is None:
+            raise _refused("--header", text, "is no header", "write 'name: value'")
+        found.setdefault(parts[1].lower(), []).append(parts[2].strip())
+    return found
+
+
+def lines(text: str, steps: Sequence[Step], candidates: Sequence[Candidate]) -> list[str]:
+    """For people: what it is about only where that changes, endpoints before the pick."""
+    found, last = [text.strip()], ""
+    for step in steps:
+        if step.about == "pick":
+            found += _endpoints(candidates)
+        found.append(f"{'' if step.about == last else step.about:<10} {step.text}")
+        last = step.about
+    return found
+
+
+def _endpoints(candidates: Sequence[Candidate]) -> list[str]:
+    """One line each. The share is of calls like this one with any key."""
+    widest = max((len(each.address) for each in candidates), default=0)
+    return [
+        f"{'endpoints' if not at else '':<10} {each.address:<{widest}}  {each.health:<9}  weight {each.weight}"
+        f"  priority {each.priority}  {each.share:.0%}{'  <- this one' if each.is_picked else ''}"
+        for at, each in enumerate(candidates)
+    ]
+
+
+def _refused(path: str, value: str, rule: str, hint: str) -> ConfigError:
+    return ConfigError(Problem(place="explain", path=path, value=value, rule=rule, hint=hint))
