@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
     "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
     "mesh": Entry("reachline.cli.mesh", "The ways between agents, and which is at fault.", "cli"),
+    "xds": Entry("reachline.cli.xds", "Envoys and gRPC clients that follow, what they refused.", "cli"),
     "explain": Entry("reachline.cli.explain", "Why a line stands where it stands.", "center"),
     "drain": Entry("reachline.cli.orders", "Give lines no traffic for a time.", "cli"),
     "undrain": Entry("reachline.cli.orders", "End the draining of lines.", "cli"),
