@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from reachline.center.board import Cluster
 from reachline.center.xds.chain import Chain, Form, faults, forms
 from reachline.center.xds.layout import Host
-from reachline.center.xds.rendering import KEPT, Rendering
+from reachline.center.xds.rendering import KEPT, Rendering, Surveys
 from reachline.center.xds.resources import Kind, Resources
 from reachline.core.steer import Steer
 from reachline.doors import reach
@@ -48,6 +48,7 @@ class World:
 
     def __init__(self, text: str) -> None:
         self.addresses: dict[Host, tuple[str, ...]] = {}
+        self.surveys = Surveys()
         self.read(text)
 
     def read(self, text: str) -> None:
@@ -71,7 +72,7 @@ class World:
         self.clusters[name] = replace(known, snapshot=replace(known.snapshot, standings=standings))
 
     def told(self, rendering: Rendering) -> Resources:
-        return rendering.update(self.clusters, self.forms, dict(self.addresses))
+        return rendering.update(self.clusters, self.forms, self.surveys, dict(self.addresses))
 
 
 def standing(line: str, weight: int, health: Health = Health.HEALTHY, gate: Gate = Gate.CLOSED) -> Standing:

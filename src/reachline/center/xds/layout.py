@@ -6,16 +6,17 @@ Data planes know no origin: of lines that lead to one endpoint they are told as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reachline.doors.listening import SECURED, why_apart
 from reachline.members import Address, is_numeric
 from reachline.model import Line, LineId
 from reachline.wire.xds_assigned import Spot
 
-__all__ = ["Host", "Layout", "hosts_of", "laid", "seen_from", "zones_of"]
+__all__ = ["Host", "Layout", "Survey", "laid", "surveyed"]
 
-_UNKNOWN = "its name has no address yet"
+_UNKNOWN: Final = "its name has no address yet"
+_TAKEN: Final = "its name leads where another line leads"
 
 
 class Host(NamedTuple):
@@ -42,62 +43,72 @@ class Layout(NamedTuple):
         return {address: lines[0] for spot, lines in rows for address in spot.addresses}
 
 
-def zones_of(lines: Iterable[Line]) -> frozenset[str]:
+class Survey(NamedTuple):
+    """What a cluster's lines have in common for all audiences; made once for each set of lines."""
+
+    usable: tuple[Line, ...] = ()
+    apart: Mapping[LineId, str] = {}
+    """Lines that no data plane can use, and why."""
+    hosts: frozenset[Host] = frozenset()
+    """The names that must be resolved."""
+    zones: frozenset[str] = frozenset()
     """Where lines are seen from, as far as they say."""
-    return frozenset(line.origin for line in lines if line.origin)
 
 
-def seen_from(lines: Iterable[Line], zone: str) -> list[Line]:
-    """The lines that concern clients of a zone: those seen from there and those seen from anywhere; where there are none, all."""
-    every = list(lines)
-    return [line for line in every if line.origin in {"", zone}] or every
+def surveyed(lines: Iterable[Line]) -> Survey:
+    """The lines in the order given."""
+    usable, apart, hosts, zones = [], {}, set(), set()
+    for line in lines:
+        endpoint = line.endpoint
+        if why := why_apart(endpoint, line.outbound):
+            apart[line.id] = why
+            continue
+        usable.append(line)
+        if not is_numeric(endpoint.host):
+            hosts.add(Host(endpoint.host, endpoint.family))
+        if line.origin:
+            zones.add(line.origin)
+    return Survey(tuple(usable), apart, frozenset(hosts), frozenset(zones))
 
 
-def hosts_of(lines: Iterable[Line]) -> frozenset[Host]:
-    """The names that must be resolved before these lines can be told."""
-    return frozenset(
-        Host(line.endpoint.host, line.endpoint.family)
-        for line in lines
-        if not is_numeric(line.endpoint.host) and not why_apart(line.endpoint, line.outbound)
+def laid(survey: Survey, zone: str, addresses: Mapping[Host, tuple[str, ...]]) -> Layout:
+    """The cluster for clients of `zone`: lines seen from there and those seen from anywhere; where there are none, all."""
+    lines: Iterable[Line] = survey.usable
+    if survey.zones:
+        lines = [line for line in lines if line.origin in {"", zone}] or lines
+    firsts: dict[tuple[str, int, int], Line] = {}
+    others: dict[LineId, list[LineId]] = {}
+    for line in lines:
+        endpoint = line.endpoint
+        first = firsts.setdefault((endpoint.host, endpoint.port, endpoint.family), line)
+        if first is not line:
+            others.setdefault(first.id, []).append(line.id)
+    spots, apart = _spots(firsts.values(), addresses, frozenset(host.name for host in survey.hosts))
+    rows = [line.id for line in firsts.values() if line.id not in apart]
+    schemes = frozenset([line.endpoint.scheme for line in firsts.values()])
+    return Layout(
+        tuple(spots), tuple([(line, *others.get(line, ())) for line in rows]), {**survey.apart, **apart}, schemes
     )
 
 
-def laid(lines: Iterable[Line], zone: str, addresses: Mapping[Host, tuple[str, ...]]) -> Layout:
-    """The cluster for clients of `zone`, lines in the order given."""
-    groups: dict[tuple[str, int, int], list[Line]] = {}
-    apart: dict[LineId, str] = {}
-    for line in seen_from(lines, zone):
-        if why := why_apart(line.endpoint, line.outbound):
-            apart[line.id] = why
-            continue
+def _spots(
+    lines: Iterable[Line], addresses: Mapping[Host, tuple[str, ...]], names: frozenset[str]
+) -> tuple[list[Spot], dict[LineId, str]]:
+    """Spots of lines, and lines that have none. An address that two names give is the first one's: data planes want each once."""
+    taken: set[Address] = set()
+    spots, apart = [], {}
+    for line in lines:
         endpoint = line.endpoint
-        key = (endpoint.host, endpoint.port, endpoint.family)
-        if (group := groups.get(key)) is None:
-            groups[key] = [line]
-        else:
-            group.append(line)
-    spots, found, taken = [], [], set[Address]()
-    for (host, port, _), group in groups.items():
-        each = [at for text in _resolved(group[0], addresses) if (at := Address(text, port)) not in taken]
+        host, is_secured, name = endpoint.host, endpoint.scheme in SECURED, line.id.partition("/")[2]
+        if not names and not is_secured:  # most, and many: nothing but its address is to be said
+            spots.append(Spot(name, (Address(host, endpoint.port),), line.region, line.origin))
+            continue
+        known = addresses.get(Host(host, endpoint.family), ()) if host in names else (host,)
+        each = tuple([at for text in known if (at := Address(text, endpoint.port)) not in taken])
         if not each:
-            apart.update({line.id: _UNKNOWN for line in group})
+            apart[line.id] = _TAKEN if known else _UNKNOWN
             continue
         taken.update(each)
-        spots.append(_spot(group[0], host, tuple(each)))
-        found.append(tuple([line.id for line in group]))
-    schemes = frozenset(group[0].endpoint.scheme for group in groups.values())
-    return Layout(tuple(spots), tuple(found), apart, schemes)
-
-
-def _resolved(line: Line, addresses: Mapping[Host, tuple[str, ...]]) -> tuple[str, ...]:
-    """An address that two names give is the first one's: data planes want each once."""
-    endpoint = line.endpoint
-    if is_numeric(endpoint.host):
-        return (endpoint.host,)
-    return addresses.get(Host(endpoint.host, endpoint.family), ())
-
-
-def _spot(line: Line, host: str, addresses: tuple[Address, ...]) -> Spot:
-    is_secured = line.endpoint.scheme in SECURED
-    hostname = host if is_secured or host != addresses[0].host else ""
-    return Spot(line.id.partition("/")[2], addresses, line.region, line.origin, hostname, is_secured)
+        hostname = host if is_secured or host in names else ""
+        spots.append(Spot(name, each, line.region, line.origin, hostname, is_secured))
+    return spots, apart

@@ -5,12 +5,12 @@ A cluster that would have no endpoint any more keeps its last ones: lines that c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from reachline.center.board import Cluster
 from reachline.center.xds.chain import Chain, Form, Hosts, chained, faults
-from reachline.center.xds.layout import Host, Layout, hosts_of, laid
+from reachline.center.xds.layout import Host, Layout, Survey, laid, surveyed
 from reachline.center.xds.resources import EMPTY, Kind, Rendered, Resources, rendered
 from reachline.center.xds.shares import Shares
 from reachline.errors import LocalProtocolError
@@ -19,7 +19,7 @@ from reachline.wire.ads import CDS, EDS, LDS, RDS
 from reachline.wire.xds_assigned import Assignment, Spot, Told
 from reachline.wire.xds_rendering import Api, Entrance, Upstream, api_listener, cluster, listener, routes
 
-__all__ = ["KEPT", "Addresses", "Rendering"]
+__all__ = ["KEPT", "Addresses", "Rendering", "Surveys"]
 
 KEPT: Final = "no line is left that data planes can use: they keep the last ones"
 """Said where a cluster would have become empty."""
@@ -28,10 +28,29 @@ Addresses = Mapping[Host, tuple[str, ...]]
 _Value = Upstream | Entrance | Api | Hosts
 
 
+class Surveys:
+    """Of every cluster's lines, for all renderings of one state. Written by their owner."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Mapping[LineId, Line], Survey]] = {}
+
+    def of(self, cluster: Cluster) -> Survey:
+        """The same object for the same lines: snapshots share what did not change."""
+        name = cluster.scope.cluster
+        known = self._known.get(name)
+        if known is None or known[0] is not cluster.lines:
+            known = self._known[name] = (cluster.lines, surveyed(cluster.lines.values()))
+        return known[1]
+
+    def keep(self, names: Collection[str]) -> None:
+        """Only these clusters are still there."""
+        self._known = {name: known for name, known in self._known.items() if name in names}
+
+
 class _Held:
     """One cluster as it was told last."""
 
-    __slots__ = ("_hosts", "_lines", "_resolved", "_said", "_shares", "assignment", "is_kept", "layout", "rendered")
+    __slots__ = ("_resolved", "_said", "_shares", "_survey", "assignment", "is_kept", "layout", "rendered")
 
     def __init__(self, name: str, *, tells_degraded: bool) -> None:
         self.assignment = Assignment(name)
@@ -39,21 +58,17 @@ class _Held:
         self.is_kept = False
         self.rendered: Rendered | None = None
         self._shares = Shares(tells_degraded=tells_degraded)
-        self._lines: Mapping[LineId, Line] | None = None
-        self._hosts: tuple[Host, ...] = ()
+        self._survey: Survey | None = None
         self._resolved: Addresses = {}
         self._said: tuple[tuple[Spot, ...], list[Told], int] = ((), [], 0)
 
-    def lay(self, lines: Mapping[LineId, Line], zone: str, addresses: Addresses) -> None:
+    def lay(self, survey: Survey, zone: str, addresses: Addresses) -> None:
         """Where the lines are now. A cluster that has lost all its addresses, or all its lines, keeps what it had."""
-        is_new = lines is not self._lines  # snapshots share what did not change
-        if is_new:
-            self._lines, self._hosts = lines, tuple(hosts_of(lines.values()))
-        resolved = {host: addresses.get(host, ()) for host in self._hosts}
-        if not is_new and resolved == self._resolved:
+        resolved = {host: addresses.get(host, ()) for host in survey.hosts}
+        if survey is self._survey and resolved == self._resolved:
             return
-        self._resolved = resolved
-        layout = laid(lines.values(), zone, resolved)
+        self._survey, self._resolved = survey, resolved
+        layout = laid(survey, zone, resolved)
         self.is_kept = not layout.spots and bool(self.layout.spots)
         if self.is_kept:
             layout = self.layout._replace(apart=layout.apart)
@@ -85,7 +100,9 @@ class Rendering:
         self._held: dict[str, _Held] = {}
         self._made: dict[tuple[str, str], tuple[_Value, Rendered]] = {}
 
-    def update(self, clusters: Mapping[str, Cluster], forms: Mapping[str, Form], addresses: Addresses) -> Resources:
+    def update(
+        self, clusters: Mapping[str, Cluster], forms: Mapping[str, Form], surveys: Surveys, addresses: Addresses
+    ) -> Resources:
         """The resources as they are now, the same object where nothing differs; `addresses` of names that were resolved.
 
         LocalProtocolError where they would not fit together: nothing is changed then.
@@ -93,7 +110,7 @@ class Rendering:
         told = {name: clusters[name] for name in sorted(clusters.keys() & forms.keys())}
         self._held = {name: self._held.get(name) or self._new(name) for name in told}
         for name, held in self._held.items():
-            held.lay(told[name].lines, self._zone, addresses)
+            held.lay(surveys.of(told[name]), self._zone, addresses)
         offered = {name: (forms[name], held.layout) for name, held in self._held.items() if held.layout.spots}
         chain = chained(self._kind, offered, logs_access=self._logs_access)
         if found := sorted(faults(chain, offered)):

@@ -19,15 +19,21 @@ _LEAST: Final = 50
 both in whole percent, and a share of less than two could come out as half or nothing."""
 
 
+_HEALTHY, _DEGRADED, _UNHEALTHY, _DRAINING = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.DRAINING
+_CLOSED: Final = Gate.CLOSED
+"""Looked up once: an enum's attribute costs eight times as much as a name."""
+
+
 @lru_cache(maxsize=1 << 14)
 def _told(weight: int, health: Health) -> Told:
     # Pieces of an assignment are kept by identity; 2**14: weights move among few values between two ticks.
     return Told(weight, health)
 
 
-_HEALTHY, _DEGRADED, _UNHEALTHY, _DRAINING = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.DRAINING
-_CLOSED: Final = Gate.CLOSED
-"""Looked up once: an enum's attribute costs eight times as much as a name."""
+@lru_cache(maxsize=1 << 14)
+def _well(weight: int) -> Told:
+    # By its weight alone: an enum is hashed in Python, and most lines are well.
+    return Told(weight, _HEALTHY) if weight else Told(weight, _UNHEALTHY)
 
 
 class Shares:
@@ -59,23 +65,30 @@ class Shares:
             self._worse = set()
             self._weights, self._healths = [0] * len(layout.spots), [_HEALTHY] * len(layout.spots)
             self._is_plain = False
+        is_new = not self._standings
         places = self._take(cluster)
         weights, self.dropped_millionths = self._steered(cluster)
         fitted = _fitted(weights)
         tells = self._tells_degraded and self._tells_apart(fitted)
         is_plain = fitted is self._weights and tells is self._tells_degraded
-        if not (self._is_plain and is_plain):
-            places = set(range(len(fitted)))
-            self._told = [Told(0)] * len(fitted)
-        self._is_plain = is_plain
-        told = self._told = list(self._told)
-        for at in places:
-            told[at] = _told(fitted[at], _said(self._healths[at], fitted[at], tells_degraded=tells))
+        if self._is_plain and is_plain and not is_new:
+            told = list(self._told)
+            for at in places:
+                told[at] = _said(fitted[at], self._healths[at], tells_degraded=tells)
+        else:
+            rows = zip(fitted, self._healths, strict=True)
+            told = [
+                _well(weight) if health is _HEALTHY else _said(weight, health, tells_degraded=tells)
+                for weight, health in rows
+            ]
+        self._told, self._is_plain = told, is_plain
         return told
 
     def _take(self, cluster: Cluster) -> set[int]:
         """The places of which something new is said."""
         before, after = self._standings, cluster.snapshot.standings
+        if not before:
+            return self._take_all(after)
         new = [standing for standing in after if before.get(standing.line) is not standing]
         before.update({standing.line: standing for standing in new})
         if len(before) > len(after):
@@ -95,6 +108,20 @@ class Shares:
             else:
                 self._worse.discard(at)
         return places
+
+    def _take_all(self, standings: Sequence[Standing]) -> set[int]:
+        """Of a layout of which nothing was said yet: none is singled out."""
+        before = self._standings = {standing.line: standing for standing in standings}
+        rows = [[before[line] for line in lines if line in before] for lines in self._layout.lines]
+        self._weights = [row[0].weight if len(row) == 1 else sum(each.weight for each in row) for row in rows]
+        self._healths = [
+            _HEALTHY
+            if len(row) == 1 and (health := row[0].health) is not _DEGRADED and health is not _DRAINING
+            else _health(row)
+            for row in rows
+        ]
+        self._worse = {at for at, health in enumerate(self._healths) if health is _DEGRADED}
+        return set()
 
     def _tells_apart(self, weights: Sequence[int]) -> bool:
         """Whether an Envoy would split calls between degraded lines and the others as their weights say."""
@@ -128,7 +155,7 @@ def _health(found: Sequence[Standing]) -> Health:
     return only if only is _DEGRADED or only is _DRAINING else _HEALTHY
 
 
-def _said(health: Health, weight: int, *, tells_degraded: bool) -> Health:
+def _said(weight: int, health: Health, *, tells_degraded: bool) -> Told:
     if not weight:
-        return _DRAINING if health is _DRAINING else _UNHEALTHY
-    return _DEGRADED if tells_degraded and health is _DEGRADED else _HEALTHY
+        return _told(0, _DRAINING if health is _DRAINING else _UNHEALTHY)
+    return _told(weight, _DEGRADED) if tells_degraded and health is _DEGRADED else _well(weight)

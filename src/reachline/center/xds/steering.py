@@ -15,16 +15,15 @@ from typing import Final, NamedTuple
 from reachline.center.board import Board, Cluster
 from reachline.center.published import Published
 from reachline.center.xds.chain import Form, forms
-from reachline.center.xds.layout import Host, hosts_of, zones_of
+from reachline.center.xds.layout import Host, Survey
 from reachline.center.xds.names import Names
-from reachline.center.xds.rendering import Rendering
+from reachline.center.xds.rendering import Rendering, Surveys
 from reachline.center.xds.resources import Audience, Cells, Kind
 from reachline.discovery import DnsSettings
-from reachline.doors.listening import why_apart
 from reachline.doors.settings import Document
 from reachline.errors import LocalProtocolError
 from reachline.members import is_numeric
-from reachline.model import Health, Line, LineId
+from reachline.model import Health, LineId
 from reachline.net.names import Names as Resolver
 
 __all__ = ["SETTLES_MS", "Steering"]
@@ -68,7 +67,8 @@ class Steering:
         self._board, self._cells = board, cells
         self._began_ms = board.clock()
         self._forms: Mapping[str, Form] = {}
-        self._hosts: dict[str, tuple[Mapping[LineId, Line], frozenset[Host], frozenset[str]]] = {}
+        self._surveys = Surveys()
+        self._seen: dict[str, Survey] = {}
         self._renderings: dict[_Group, Rendering] = {}
         cells.asked = self._asked
         self.follow(document)
@@ -89,16 +89,15 @@ class Steering:
     def refresh(self) -> None:
         """Whatever the board says now is what every audience is told."""
         clusters = self._clusters()
-        self._hosts = {
-            name: self._known(name, cluster.lines) for name, cluster in clusters.items() if name in self._forms
-        }
-        self.names.want(host for _, hosts, _ in self._hosts.values() for host in hosts)
+        self._surveys.keep(clusters)
+        self._seen = {name: self._surveys.of(cluster) for name, cluster in clusters.items() if name in self._forms}
+        self.names.want(host for survey in self._seen.values() for host in survey.hosts)
         if not self.is_ready:
             return
         groups = {audience: self._group(audience) for audience in self._cells.audiences}
         try:
             for group in dict.fromkeys(groups.values()):
-                self._rendering(group).update(clusters, self._forms, self.names.addresses)
+                self._rendering(group).update(clusters, self._forms, self._surveys, self.names.addresses)
         except LocalProtocolError as error:
             self._failed(str(error))
             return
@@ -119,8 +118,8 @@ class Steering:
         for rendering in self._renderings.values():
             for name, said in rendering.notes().items():
                 found.setdefault(name, {}).update(dict.fromkeys(said))
-        for name, (_, hosts, _) in self._hosts.items():
-            wrong = [self.names.troubles[host] for host in sorted(hosts) if host in self.names.troubles]
+        for name, survey in self._seen.items():
+            wrong = [self.names.troubles[host] for host in sorted(survey.hosts) if host in self.names.troubles]
             found.setdefault(name, {}).update(dict.fromkeys(wrong))
         return {name: tuple(said) for name, said in found.items() if said}
 
@@ -128,11 +127,9 @@ class Steering:
         """Where each line is that data planes may use, by numbers; lines whose names have no address yet are missing."""
         known = self.names.addresses
         found: dict[LineId, tuple[tuple[str, int], ...]] = {}
-        for lines, _, _ in self._hosts.values():
-            for line in lines.values():
+        for survey in self._seen.values():
+            for line in survey.usable:
                 end = line.endpoint
-                if why_apart(end, line.outbound):
-                    continue
                 hosts = (end.host,) if is_numeric(end.host) else known.get(Host(end.host, end.family), ())
                 if hosts:
                     found[line.id] = tuple((host, end.port) for host in hosts)
@@ -151,17 +148,10 @@ class Steering:
     def _clusters(self) -> dict[str, Cluster]:
         return {name: cell.value for name, cell in self._board.clusters.items()}
 
-    def _known(
-        self, name: str, lines: Mapping[LineId, Line]
-    ) -> tuple[Mapping[LineId, Line], frozenset[Host], frozenset[str]]:
-        """Names and zones of a cluster's lines, looked for once."""
-        known = self._hosts.get(name)
-        return known if known and known[0] is lines else (lines, hosts_of(lines.values()), zones_of(lines.values()))
-
     def _group(self, audience: Audience) -> _Group:
         """Zones that no line names are told as none is: how many there are is for the document to say, not for clients."""
         zone = audience.locality.zone
-        is_known = any(zone in zones for _, _, zones in self._hosts.values())
+        is_known = any(zone in survey.zones for survey in self._seen.values())
         kind = Kind.ENVOY if audience.kind is Kind.OWN else audience.kind
         return _Group(kind, zone if is_known else "", audience.logs_access)
 
