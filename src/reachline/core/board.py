@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from reachline.core.publish import is_standing, standing
@@ -16,8 +17,9 @@ from reachline.model import Line, LineId, Scope, Snapshot, Standing, Version
 
 __all__ = ["Board"]
 
-_MANY: Final = 8
-"""Once an eighth of all lines change places, sorting anew costs no more than placing them one by one."""
+_MANY: Final = 50
+"""Once one of fifty lines changes its place, sorting anew costs no more than placing them one by one."""
+_WEIGHT: Final = attrgetter("weight")
 
 
 class Board:
@@ -26,13 +28,12 @@ class Board:
     def __init__(self, scope: Scope, version: Version, issued_ms: int) -> None:
         self.scope, self.version, self.issued_ms, self.panic = scope, version, issued_ms, ""
         self.standings: dict[LineId, Standing] = {}
+        """In order of their ids, as lines are."""
         self._weighing = Weighing()
-        self._places: list[tuple[int, LineId]] | None = None
-        """The order of publication: weight down, then id; None: to be made anew. "Second place" in the list is this order, choice
-        stays weighted random.
+        self._listed: list[Standing] | None = None
+        """The standings in the order of publication: weight down, then id; None: to be made anew. "Second place" in the list is
+        this order, choice stays weighted random.
         """
-        self._listed: list[Standing] = []
-        """The standings in that order."""
         self.steer: Steer | None = None
         """This cluster's part in the plan across regions; None: none."""
         self.is_plane = False
@@ -49,7 +50,7 @@ class Board:
         offered: int = 0,
     ) -> None:
         """Take these standings for the ones published, and go on from these rows."""
-        self.standings, self.panic, self._places = dict(standings), panic, None
+        self.standings, self.panic, self._listed = dict(sorted(standings.items())), panic, None
         self._weighing.all(lines, rows, rules, offered=offered)
 
     def follows(self, offered: int, rules: Rules) -> bool:
@@ -83,17 +84,16 @@ class Board:
         """
         anyway = moved is None
         touched, found = self._weighed(lines, rows, rules, moved, offered)
-        news, standings = [], self.standings
+        news, standings, is_new = [], self.standings, False
         for line in touched:
             before, each, row = standings.get(line), lines[line], rows[line]
             if before is None or not is_standing(before, each, row, found):
                 standings[line] = after = standing(each, row, found, rules)
                 news.append((before or after, after))
-                if before is None:
-                    self._places = None  # it has no place yet
-        if self.standings.keys() != lines.keys():
-            self.standings, self._places = {line: self.standings[line] for line in lines}, None
-            anyway = True
+                is_new = is_new or before is None
+        anyway = anyway or standings.keys() != lines.keys()
+        if is_new or anyway:
+            self.standings, self._listed = {line: standings[line] for line in lines}, None
         self._place(news)
         if news or anyway:
             self.version = self.version._replace(counter=self.version.counter + 1)
@@ -116,28 +116,24 @@ class Board:
 
     def _place(self, news: Sequence[tuple[Standing, Standing]]) -> None:
         """Keep the order current where few lines change places; else it is made anew once somebody asks for it."""
-        places = self._places
-        if places is None:
-            return
-        if _MANY * len(news) > len(places):
-            self._places = None
-            return
         listed = self._listed
+        if listed is None:
+            return
+        if _MANY * len(news) > len(listed):
+            self._listed = None
+            return
         for before, after in news:
-            place = bisect_left(places, (-before.weight, before.line))
+            place = bisect_left(listed, _place_of(before), key=_place_of)
             if before.weight != after.weight:
-                del places[place], listed[place]
-                moved = (-after.weight, after.line)
-                place = bisect_left(places, moved)
-                places.insert(place, moved)
+                del listed[place]
+                place = bisect_left(listed, _place_of(after), key=_place_of)
                 listed.insert(place, after)
             listed[place] = after
 
     def snapshot(self) -> Snapshot:
         """The whole, in published order."""
-        if self._places is None:
-            self._places = sorted([(-one.weight, one.line) for one in self.standings.values()])
-            self._listed = [self.standings[line] for _, line in self._places]
+        if self._listed is None:
+            self._listed = sorted(self.standings.values(), key=_WEIGHT, reverse=True)
         return Snapshot(
             scope=self.scope,
             version=self.version,
@@ -145,3 +141,7 @@ class Board:
             standings=tuple(self._listed),
             panic=self.panic,
         )
+
+
+def _place_of(standing: Standing) -> tuple[int, LineId]:
+    return -standing.weight, standing.line

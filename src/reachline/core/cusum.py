@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from reachline.core.evidence import NOTHING, Evidence, Said, together
+from reachline.core.evidence import NOTHING, TRUST, Evidence, Said, pooled, together
 from reachline.core.questions import QUESTIONS, Question, question
 from reachline.model import Zone
 
@@ -39,7 +39,6 @@ _LEAVE_MILLI: Final = 300
 """A zone is left once its sum has fallen under 0.3 of its height: what is left of a fault cannot flap the verdict."""
 _SPARE: Final = 4
 """With this many vantages the one that complained most so far is left out: one sick vantage of five says nothing alone."""
-_TRUST: Final = 1_000
 _H: Final = Zone.H
 _F: Final = Zone.F
 _MOST: Final = 1 << 14
@@ -76,16 +75,21 @@ def asked(
 
     `patience` multiplies the dwell: a vantage that nobody seconds needs more ticks.
     """
-    return added(before, trimmed(heard), questions, calls=calls, patience=patience)
+    return added(before, *pooled(trimmed(heard)), questions, calls=calls, patience=patience)
 
 
 def added(
-    before: Asked, told: Sequence[Said], questions: Sequence[Question], *, calls: Evidence = NOTHING, patience: int = 1
+    before: Asked,
+    seen: Evidence,
+    doubted: Sequence[Said],
+    questions: Sequence[Question],
+    *,
+    calls: Evidence = NOTHING,
+    patience: int = 1,
 ) -> Asked:
-    """As `asked`, of those who count."""
+    """As `asked`, of those who count: what those who are trusted fully saw together, and the words of the others."""
     # Of those who are trusted fully the sum of what each adds is what their sum adds.
-    whole = together([calls, *[seen for trust, seen, _ in told if trust == _TRUST]])
-    doubted = [said for said in told if said[0] != _TRUST]
+    whole = seen if calls is NOTHING else together((calls, seen))
     last, was_held = before
     scale = _scale(questions)
     _, failed, slow, crawl, errors, _ = whole
@@ -143,7 +147,7 @@ def _gains(whole: Evidence, doubted: Sequence[Said], patience: int, scale: _Scal
         return known
     found = []
     for one in scale.questions:
-        gain = _worth(whole, one) + sum(trust * _worth(seen, one) // _TRUST for trust, seen, _ in doubted)
+        gain = _worth(whole, one) + sum(trust * _worth(seen, one) // TRUST for trust, seen, _ in doubted)
         bound = -(-one.height // (one.dwell * patience))
         found.append(min(bound, max(-bound, gain)))
     gains = tuple(found)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from reachline.core.breaker import Breaker
-from reachline.core.hearing import Told
 from reachline.core.judge import NEW, Judgement, after_close, at_trial
 from reachline.core.orders import Order, order_of
 from reachline.core.row import Row, Stepped, step
 from reachline.core.rules import FAULT, Limit, Patience, Rules
+from reachline.core.told import Told
 from reachline.model import Gate, Health, LineId, Zone
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def played(line: LineId, told: Told, order: Order, zone: Zone, *, now_ms: int, r
     # A line that fails has no successes either, by which the guard would hold it or panic let it in.
     staged = row._replace(ok_ms=0)
     found = told.found._replace(zone=zone, is_seconded=True)
-    done = step(line, staged, found, votes=(), now_ms=now_ms, rules=rules)
+    done = step(line, staged, found, votes=tuple, now_ms=now_ms, rules=rules, sums=told.sums)
     after = done.row._replace(zone=row.zone, zone_ms=row.zone_ms)
     if truth is not Zone.N:
         after = after._replace(zone=truth, zone_ms=now_ms)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "Evidence", "Said", "together"]
+__all__ = ["NOTHING", "TRUST", "Evidence", "Said", "pooled", "together"]
+
+TRUST: Final = 1_000
+"""Full trust, in 1/1000."""
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 
 
 class Evidence(NamedTuple):
@@ -62,3 +67,22 @@ def together(seen: Sequence[Evidence]) -> Evidence:
         attempts, failed, slow, crawl, errors = attempts + own, failed + bad, slow + late, crawl + later, errors + wrong
         timed += own if of is None else of
     return Evidence(attempts, failed, slow, crawl, errors, timed)
+
+
+def pooled(told: Sequence[Said]) -> tuple[Evidence, list[Said]]:
+    """What all who are trusted fully saw, and the words of the others."""
+    attempts = failed = slow = crawl = errors = timed = 0
+    doubted = []
+    for said in told:
+        trust, seen, _ = said
+        if trust != TRUST:
+            doubted.append(said)
+        elif seen is not NOTHING:
+            own, bad, late, later, wrong, of = seen
+            attempts += own
+            failed += bad
+            slow += late
+            crawl += later
+            errors += wrong
+            timed += own if of is None else of
+    return _new(Evidence, (attempts, failed, slow, crawl, errors, timed)), doubted

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from reachline.core import kept
 from reachline.core import rules as rules_record
-from reachline.core.breaker import Breaker
+from reachline.core.breaker import CLOSED, Breaker
 from reachline.core.cusum import Asked, Evidence
 from reachline.core.judge import Judgement
 from reachline.core.offered import Offered
-from reachline.core.orders import Action, Book, Obeys, Order
+from reachline.core.orders import NOTHING, Action, Book, Obeys, Order
 from reachline.core.quorum import Ballot
 from reachline.core.row import Row
 from reachline.core.steer import thawed
@@ -73,7 +73,7 @@ def _thawed(document: dict[str, Any], kind: type[Ledger]) -> Ledger:
     ledger.poll.restore(ballots)
     for line, told in document["pending"].items():
         for vantage, seen in told.items():
-            ledger.poll.pending.setdefault(VantageId(vantage), {})[LineId(line)] = Evidence(*seen)
+            ledger.poll.recall(VantageId(vantage), LineId(line), Evidence(*seen))
     kept.thawed(document["kept"], document["calls"], ledger)
     ledger.poll.heard_ms = {LineId(line): heard for line, heard in document["heard"]}
     ledger.fresh = {LineId(line) for line in document["fresh"]}
@@ -124,12 +124,15 @@ def _thaw_line(record: dict[str, Any]) -> Line:
 def _row(record: list[Any]) -> Row:
     known = dict(zip(Row._fields, record, strict=True))
     (health, *judged), (gate, *broken), (sums, held) = known["judgement"], known["breaker"], known["asked"]
+    breaker, obeys = Breaker(Gate(gate), *broken), Obeys(*known["obeys"])
     return Row(**known)._replace(
         judgement=Judgement(Health(health), *judged),
-        breaker=Breaker(Gate(gate), *broken),
+        breaker=CLOSED
+        if breaker == CLOSED
+        else breaker,  # as of a row that was never frozen: seen without looking closer
         zone=Zone(known["zone"]),
         asked=Asked(tuple(sums), held),
-        obeys=Obeys(*known["obeys"]),
+        obeys=NOTHING if obeys == NOTHING else obeys,
         usual=Usual(*known["usual"]),
         recent=tuple(known["recent"]),
     )

@@ -6,22 +6,24 @@ Every formula lives elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from reachline.core.business import UNKNOWN, Business, Word
 from reachline.core.conflict import CALM, Matter, after, is_overriding, is_plane, taken_over
-from reachline.core.counting import summed
+from reachline.core.counting import Count, Polled, summed
 from reachline.core.credit import Result
-from reachline.core.cusum import NOTHING, Said, speaks_against
+from reachline.core.cusum import NOTHING, speaks_against
+from reachline.core.learning import learn
 from reachline.core.poll import Poll
 from reachline.core.quorum import Tally
-from reachline.core.row import Row, Stepped
+from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
-from reachline.model import Fact, Line, LineId, Outcome, Vote, Zone
+from reachline.core.told import Told
+from reachline.model import Line, LineId, Outcome, Zone
 
-__all__ = ["Hearing", "Told", "business_facts", "named"]
+__all__ = ["Hearing"]
 
 _H: Final = Zone.H
 _D: Final = Zone.D
@@ -31,31 +33,6 @@ _BAD: Final = (Zone.D, Zone.F)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
 _new: Final = tuple.__new__
 """What a named tuple's own constructor calls, without the call."""
-
-
-class Told(NamedTuple):
-    """What the judge is told of one line: its row with sums and counters as they are now, and the common zone."""
-
-    row: Row
-    found: Tally
-    votes: tuple[Vote, ...] = ()
-    word: Word = UNKNOWN
-    matter: Matter = CALM
-    zone: Zone = Zone.N
-    """Before a broken observers' plane made nothing of it."""
-    seen: Zone = Zone.N
-    """What the vantages say by themselves."""
-    lost: bool | None = None
-    """The vantages lost a quarrel just now: what the business says, well or not."""
-    by_calls: bool = False
-    """`fast` mode: degraded by all evidence together, failed by what calls alone said for long."""
-
-    @property
-    def is_business(self) -> bool:
-        """Whether a bad zone is the business's doing: no majority of vantages says so."""
-        if not self.word.metric or self.zone not in _BAD:
-            return False
-        return self.by_calls or self.seen in (_H, _N)
 
 
 class Hearing:
@@ -102,18 +79,29 @@ class Hearing:
         rules: Rules,
     ) -> dict[LineId, Told]:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
-        present, called = poll.telling(now_ms, rules.quorum), self.business.called() | self.matters.keys()
+        called, ballots = self.business.called() | self.matters.keys(), poll.ballots
         told: dict[LineId, Told] = {}
-        for line, row in rows.items():
-            polled, is_fresh = poll.polled(line, present, now_ms, rules.quorum), line in fresh
-            if is_fresh and not rules.questions and line not in called:  # the vote, and nothing else
-                told[line] = _new(Told, (row, *polled[:2], UNKNOWN, CALM, zone := polled[0].zone, zone, None, False))
-            else:
+        for (line, row), polled in zip(rows.items(), Count(poll, now_ms, rules).every([*rows]), strict=True):
+            if line in called or line not in fresh:
                 told[line] = self._one(
-                    line, row, polled, poll, is_fresh=is_fresh, is_called=line in called, now_ms=now_ms, rules=rules
+                    line,
+                    row,
+                    polled,
+                    poll,
+                    is_fresh=line in fresh,
+                    is_called=line in called,
+                    now_ms=now_ms,
+                    rules=rules,
                 )
+                continue
+            found, voters, said = polled
+            sums, zone = None, found.zone
+            if rules.questions:
+                sums, zone = summed(row, found, said if found.has_quorum else (), NOTHING, rules)
+            own = _of_zone(found, zone), ballots[line], voters, sums, UNKNOWN, CALM, zone, found.zone, None, False
+            told[line] = _new(Told, (row, *own))
         self._turn_bad(told, now_ms)
-        words = {line: one.word for line, one in told.items() if one.word is not UNKNOWN}
+        words = {line: one.word for line, one in told.items() if one.word is not UNKNOWN} if called else {}
         is_most = words and 2 * len(self.turned) > len(lines)
         usable = [line for line in lines.values() if not line.drained] if is_most else []
         self.excused = {line: word.causes for line, word in words.items() if word.causes}
@@ -124,14 +112,14 @@ class Hearing:
         news = [(line, one) for line, one in told.items() if not _is_agreed(one) and line in fresh]
         results = {line: (one, _result(one, now_ms, rules)) for line, one in news}
         disputed = {line: found for line, (one, found) in results.items() if _is_disputed(one, found)}
-        poll.learn(disputed, now_ms, rules)
+        learn(poll, disputed, now_ms, rules)
         return told
 
     def _one(
         self,
         line: LineId,
         row: Row,
-        polled: tuple[Tally, tuple[Vote, ...], Sequence[Said]],
+        polled: Polled,
         poll: Poll,
         *,
         is_fresh: bool,
@@ -139,7 +127,7 @@ class Hearing:
         now_ms: int,
         rules: Rules,
     ) -> Told:
-        found, votes, heard = polled
+        found, voters, said = polled
         if not is_fresh:
             found = found._replace(zone=_N, has_quorum=False)
         seen, lost, word, used, matter = found.zone, None, UNKNOWN, UNKNOWN, CALM
@@ -153,18 +141,18 @@ class Hearing:
                 used = word
         if used.zone is _F:
             found = found._replace(is_seconded=True)
-        by_calls = False
+        by_calls, sums = False, None
         if rules.questions:
             calls = self.business.evidence(line, rules) if is_called and rules.acts("business") else NOTHING
-            row, zone = summed(row, found, heard if found.has_quorum else (), calls, rules)
+            sums, zone = summed(row, found, said if found.has_quorum else (), calls, rules)
             if by_calls := zone is _D and used.zone is _F and matter.failed >= _twice(rules):
                 zone = _F
         elif used.zone is _N:
             zone = seen
         else:
             row, zone = _chosen(row, seen, used, matter, poll.is_blind(line, now_ms, rules), now_ms=now_ms, rules=rules)
-        found = found if zone is found.zone else found._replace(zone=zone)
-        return _new(Told, (row, found, votes, word, matter, zone, seen, lost, by_calls))
+        own = _of_zone(found, zone), poll.ballots[line], voters, sums, word, matter, zone, seen, lost, by_calls
+        return _new(Told, (row, *own))
 
     def _keep(self, line: LineId, matter: Matter) -> None:
         if matter == CALM:
@@ -179,6 +167,10 @@ class Hearing:
                 self.turned.setdefault(line, now_ms)
             elif zone is _H:
                 self.turned.pop(line, None)
+
+
+def _of_zone(found: Tally, zone: Zone) -> Tally:
+    return found if zone is found.zone else _new(Tally, (zone, *found[1:]))
 
 
 def _twice(rules: Rules) -> int:
@@ -211,35 +203,13 @@ def _result(one: Told, now_ms: int, rules: Rules) -> Result:
 
 def _is_agreed(one: Told) -> bool:
     """Whether nobody can have differed, seen without looking closer: all said what was found, and the business nothing."""
-    found = one.found
-    if one.word is not UNKNOWN or one.lost is not None or not found.has_quorum or found.zone is _N:
+    _, (zone, has_quorum, _, _, weight, _, bad, _), _, _, _, word, _, _, seen, lost, _ = one
+    if word is not UNKNOWN or lost is not None or not has_quorum or zone is _N:
         return False
-    return found.bad == (0 if one.seen is _H else found.weight)
+    return bad == (0 if seen is _H else weight)
 
 
 def _is_disputed(one: Told, result: Result) -> bool:
     """Whether somebody may have differed: not where all said what was found."""
     agreed = 0 if result.well else one.found.weight
     return result.well is None or result.lost is not None or one.found.bad != agreed
-
-
-def named(done: Stepped, told: Told) -> Stepped:
-    """The step with the business named where it was not the vantages' doing."""
-    if not told.is_business or not done.rule.startswith("vote."):
-        return done
-    return done._replace(rule=f"business.{told.word.metric}.{done.rule.rpartition('.')[2]}")
-
-
-def business_facts(told: Told) -> tuple[Fact, ...]:
-    """The numbers of the business behind a decision: its deciding count, the quarrel, and what was not held against the line."""
-    word, matter = told.word, told.matter
-    if word.zone is Zone.N:
-        return ()
-    found = [Fact("business_calls", word.calls), Fact("business_clients", word.clients)]
-    if word.metric:
-        found += [Fact("business_bad", word.numerator), Fact("business_of", word.denominator)]
-        found += [Fact("business_limit_milli", word.limit), Fact("business_ticks", matter.bad)]
-    if matter.conflicts:
-        found.append(Fact("conflict_ticks", matter.conflicts))
-    found += [Fact(f"excused.{cause.kind}.{cause.name}.{cause.aspect}", 1) for cause in word.causes]
-    return tuple(found)

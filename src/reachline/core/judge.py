@@ -36,6 +36,8 @@ _HEALTHY: Final = Health.HEALTHY
 _DEGRADED: Final = Health.DEGRADED
 _SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 
 _HASTE: Final = 4
 """A line on the edge of failed gathers 1 + 4 times the faults of one that has just become degraded."""
@@ -65,21 +67,22 @@ def judge(
     if zone is _N:
         return row
     health, bad, down, good, faults_micro = row
+    degraded, failed, recover, lone_failed = patience
     if zone is _H:
-        bad, down, good = 0, 0, min(good + 1, patience.recover)
+        bad, down, good = 0, 0, good + 1 if good < recover else recover
     else:  # F counts toward degraded as well; every other zone ends a row of F
-        most = max(patience.degraded, patience.failed, patience.lone_failed)
+        most = max(degraded, failed, lone_failed)
         bad, down, good = min(bad + 1, most), min(down + 1, most) if zone is _F else 0, 0
     if gate is _OPEN:
         return Judgement(health, bad, down, good, faults_micro)
     if gate is _CLOSED:
-        if bad >= patience.degraded and health in (_UNKNOWN, _HEALTHY):
+        if bad >= degraded and health in (_UNKNOWN, _HEALTHY):
             health = _DEGRADED
-        elif good >= patience.recover:
+        elif good >= recover:
             health = _HEALTHY
     grown_ms = elapsed_ms if zone is _H else elapsed_ms * (1_000 + _HASTE * severity_milli) // 1_000
     found = _faults(row, health, zone, elapsed_ms=grown_ms, gate=gate, rules=faults)
-    return Judgement(health, bad, down, good, found)
+    return _new(Judgement, (health, bad, down, good, found))
 
 
 def at_trial(row: Judgement) -> Judgement:

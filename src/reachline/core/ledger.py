@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from reachline.core import freeze, leaving, looking, moving, offered
 from reachline.core.board import Board
 from reachline.core.counting import asked_anew
-from reachline.core.drill import acted
 from reachline.core.groups import Groups
-from reachline.core.hearing import Hearing, Told, named
-from reachline.core.obey import Turned, overruled, turned
+from reachline.core.hearing import Hearing
+from reachline.core.obey import Turned, turned
 from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
-from reachline.core.publish import BLIND
-from reachline.core.row import Row, Stepped, is_quiet, noted, step
+from reachline.core.row import Row, is_quiet, noted
 from reachline.core.rules import Rules
 from reachline.core.settling import by_line
 from reachline.core.steer import Steer
+from reachline.core.stepping import stepped
 from reachline.core.tick import Changes, Closed, LineView, Taken
+from reachline.core.told import named
 from reachline.core.turns import called, guarded, probed
 from reachline.model import (
     Change,
@@ -144,27 +144,29 @@ class Ledger:
     def close(self, now_ms: int) -> Closed:
         """One tick: judge what was heard, move what is due, guard, weigh, publish."""
         ordered = self._obey(now_ms)
-        troubled = self.hearing.turn(now_ms, self.rules)
-        touched = sorted(looking.unquiet(self, troubled) | looking.due(self, now_ms) | ordered.keys())
+        touched = looking.touched(self, self.hearing.turn(now_ms, self.rules), ordered, now_ms)
         rows = {line: self.rows[line] for line in touched}
         before = rows | {line: turn.before for line, turn in ordered.items()}
         if self.groups.lines is not self.lines:
             self.groups = Groups(self.lines, self.rows, self.rules)
         asked = self.groups.warned(rows)
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
-        steps = self.groups.in_turn(self.rows, {line: self._step(line, told[line], now_ms) for line in touched})
-        self.rows.update((line, done.row) for line, done in steps.items())
+        steps = self.groups.in_turn(self.rows, {line: stepped(self, line, one, now_ms) for line, one in told.items()})
+        self.rows.update({line: done.row for line, done in steps.items()})
         wishes = [line for line, done in steps.items() if done.wants]
         self.offered, self.asked = (offered.told(one, now_ms, self.rules.tick_ms) for one in (self.offered, self.asked))
         load = self.offered.level
         self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=load, now_ms=now_ms))
-        for line in touched:
-            rule = ordered[line].turn if line in ordered else ""
-            self._put(line, noted(before[line], self.rows[line], rule or steps[line].rule, now_ms))
+        for line, done in steps.items():
+            row, rule = self.rows[line], (ordered[line].turn if line in ordered else "") or done.rule
+            if done.wants and not (rule or row.held):
+                rule = named(done, told[line], self.rules)
+            self._put(line, noted(before[line], row, rule, now_ms))
         for line, row in self.groups.settled(before, self.rows).items():
             before.setdefault(line, self.rows[line])
             self._put(line, row)
-        moved = {line for line in before if self.rows[line] != before[line]}
+        looked = touched if len(before) == len(touched) else sorted(before)
+        moved = {line: None for line in looked if self.rows[line] != before[line]}
         last = self.board.version
         changes: Sequence[Change] = ()
         self.stale = self.board.learns(self.hearing.plane_ms is not None) or self.stale
@@ -179,7 +181,7 @@ class Ledger:
         )
         self.fresh, self.called, self.stale = set(), set(), False
         published = self.snapshot() if self.board.version != last else None
-        sealed = [line for line in sorted(before) if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
+        sealed = [line for line in looked if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, changes, looking.seal(self, sealed, now_ms))
 
     def deadline(self) -> int | None:
@@ -229,18 +231,6 @@ class Ledger:
             self.restless.discard(line)
         else:
             self.restless.add(line)
-
-    def _step(self, line: LineId, told: Told, now_ms: int) -> Stepped:
-        """Only a new verdict is a tick of the judge; a deadline alone moves the breaker."""
-        done = acted(self, line, told, now_ms)
-        if done is None:
-            done = step(line, told.row, told.found, votes=told.votes, now_ms=now_ms, rules=self.rules)
-            done = named(done, told)
-        done = overruled(done)
-        blind = self.poll.is_blind(line, now_ms, self.rules)
-        if blind is done.row.blind:
-            return done
-        return done._replace(row=done.row._replace(blind=blind), rule=done.rule or BLIND[blind])
 
 
 def _by_id(lines: Sequence[Line]) -> dict[LineId, Line]:

@@ -19,7 +19,7 @@ from reachline.core.rules import Patience, Rules
 from reachline.core.spreading import candidates
 from reachline.model import Gate, Health, Line, LineId
 
-__all__ = ["Turned", "overruled", "turned"]
+__all__ = ["Turned", "is_overruled", "overruled", "turned"]
 
 _OPEN: Final = "open"
 _CLOSE: Final = "close"
@@ -66,9 +66,14 @@ def turned(
     }
 
 
+def is_overruled(done: Stepped) -> bool:
+    """Whether an operator keeps the breaker closed that the judge wants to trip."""
+    return done.wants and done.row.obeys.forced == _CLOSE
+
+
 def overruled(done: Stepped) -> Stepped:
     """Where an operator keeps the breaker closed, what the judge says is recorded and opens nothing."""
-    if not done.wants or done.row.obeys.forced != _CLOSE:
+    if not is_overruled(done):
         return done
     judged = done.row.judgement._replace(health=Health.UNHEALTHY)
     return Stepped(done.row._replace(judgement=judged), done.rule)

@@ -4,22 +4,19 @@ its ledger only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
-from reachline.core.counting import polled
-from reachline.core.credit import Credit, Result
+from reachline.core.credit import Credit
 from reachline.core.cusum import Evidence, Said, loudest, suspicion
 from reachline.core.echo import FAILED, LOSS, calm_ballot
 from reachline.core.habits import Habits
 from reachline.core.kinds import deciding, speaks
-from reachline.core.quorum import Ballot, Tally, needed
+from reachline.core.quorum import TRUST, Ballot
+from reachline.core.roll import Roll
 from reachline.core.rules import QuorumRules, Rules
 from reachline.core.silence import Beat, after, is_silent
-from reachline.core.trust import independent, rest_is_well, shared_by
 from reachline.core.zone import calm_of, evidence, is_calm, verdict
 from reachline.model import HELPERS, Line, LineId, Reading, VantageId, Vote, Zone
 
@@ -30,7 +27,6 @@ _N: Final = Zone.N
 _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
-_NOTHING: Final[Mapping[LineId, Evidence]] = MappingProxyType({})
 
 
 class Poll:
@@ -39,11 +35,13 @@ class Poll:
     def __init__(self, lines: Mapping[LineId, Line], vantages: frozenset[VantageId], rules: Rules, now_ms: int) -> None:
         self.lines, self.vantages = lines, vantages
         self.ballots: dict[LineId, dict[VantageId, Ballot]] = {line: {} for line in lines}
+        self.roll = Roll(lines)
+        """What they say, by number."""
         self.heard_ms = dict.fromkeys(lines, now_ms)
         self.doubtful: set[LineId] = set()
         """Lines on which some ballot is D or F: only these can leave a quiet row."""
-        self.pending: dict[VantageId, dict[LineId, Evidence]] = {}
-        """`fast` mode: what each vantage saw since the last tick."""
+        self.pending: dict[VantageId, dict[LineId, Said]] = {}
+        """`fast` mode: what each vantage saw since the last tick, as where it is trusted fully."""
         self.calm = calm_of(rules.limits)
         self.is_mild = all(question.miss <= 0 for question in rules.questions)
         """`fast` mode: an attempt without fault speaks for its line, whatever is asked."""
@@ -75,6 +73,7 @@ class Poll:
             ballot = Ballot(found.zone, now_ms, doubt, found.vote, found.held)
         # Replaced, never changed: whoever holds a moment still holds these by reference (`core.still`).
         self.ballots[name] = {**ballots, vantage: ballot}
+        self.roll.put(vantage, name, ballot)
         if ballot.zone is not _H or ballot.suspicion or name in self.doubtful:
             self._doubt(name, ballot)
         self.credit.cast(vantage, name, last, ballot)
@@ -117,92 +116,24 @@ class Poll:
         if kind is None:
             # Between two rounds: nothing new, which takes nothing back.
             vote = last.vote if last else None
+            if known is not None:
+                told[line.id] = known._replace(suspicion=before)
             return Ballot(zone, now_ms, doubt, vote and vote._replace(zone=zone), (), suspects, before)
-        told[line.id] = seen if known is None else known.plus(seen)
+        told[line.id] = Said(TRUST, seen if known is None else known.seen.plus(seen), before)
         if is_quiet and not before:
             return calm_ballot(vantage, (FAILED[kind], 0, seen.attempts), now_ms, doubt)
         what = loudest(seen, rules.questions) if zone is _D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, now_ms, doubt, vote, (), suspects, before)
 
-    def telling(self, now_ms: int, rules: QuorumRules) -> list[tuple[VantageId, Mapping[LineId, Evidence]]]:
-        """Those present, each with what it saw since the last tick."""
-        return [(name, self.pending.get(name, _NOTHING)) for name in self.present(now_ms, rules)]
-
-    def polled(
-        self,
-        line: LineId,
-        present: Sequence[tuple[VantageId, Mapping[LineId, Evidence]]],
-        now_ms: int,
-        rules: QuorumRules,
-    ) -> tuple[Tally, tuple[Vote, ...], Sequence[Said]]:
-        """The common zone of those present, why they say so, and what they saw since the last tick, in their order."""
-        named, whole = self.lines[line].vantages, len(self.vantages)
-        return polled(
-            line,
-            self.ballots[line],
-            [one for one in present if one[0] in named] if named else present,
-            self.credit,
-            since_ms=now_ms - rules.fresh_ms,
-            configured=len(self._configured(line)) if named else whole,
-            share_milli=rules.share_milli,
-        )
-
     def present(self, now_ms: int, rules: QuorumRules) -> tuple[VantageId, ...]:
         """The vantages that have not fallen silent, in order of their ids."""
         every_ms = _every_ms(rules)
         return tuple(name for name in sorted(self.vantages) if not is_silent(self.beats.get(name), now_ms, every_ms))
 
-    def fresh(
-        self, line: LineId, present: Sequence[VantageId], now_ms: int, rules: QuorumRules
-    ) -> dict[VantageId, Ballot]:
-        """Ballots that count now, of those who are present and in their order."""
-        cast, named = self.ballots[line], self.lines[line].vantages
-        since_ms = now_ms - rules.fresh_ms
-        return {
-            name: ballot
-            for name in present
-            if (ballot := cast.get(name)) is not None
-            and ballot.received_ms >= since_ms
-            and (not named or name in named)
-        }
-
-    def learn(self, results: Mapping[LineId, Result], now_ms: int, rules: Rules) -> None:
-        """A tick ended with these results of the lines with news that may be in dispute: trust moves."""
-        if len(self.vantages & self.credit.spoke.keys()) >= needed(len(self.vantages)):
-            told = [(result, self._news(line)) for line, result in results.items()]
-            self.credit.learn(told, self.vantages, now_ms, is_pooled=bool(rules.questions))
-        sick, whole = self.credit.sick(self.vantages), len(self.vantages)
-        # Where half of all call a line bad, no majority is left that calls it healthy.
-        crowded = self.credit.crowded(self.vantages, whole - whole // 2) if sick else set()
-        own = {line for line, each in self.lines.items() if each.vantages} if sick else set()
-        for vantage in sick:
-            bad = self.credit.bad[vantage]
-            if self._is_alone(vantage, (bad - crowded) | (bad & own), now_ms, rules.quorum):
-                self.credit.put_aside(vantage, self.vantages, now_ms)
-        self.credit.close(now_ms)
-        self.pending = {}
-
-    def _news(self, line: LineId) -> dict[VantageId, Ballot]:
-        """Verdicts since the last tick of the vantages that count for the line."""
-        configured = self._configured(line)
-        cast = self.ballots[line].items()
-        return {name: ballot for name, ballot in cast if name in configured and self.credit.is_news(ballot)}
-
-    def _is_alone(self, vantage: VantageId, asked: AbstractSet[LineId], now_ms: int, rules: QuorumRules) -> bool:
-        """Whether most of its lines, which are not one risk, are bad in its eyes and healthy in those of the rest: `asked` may be."""
-        present = self.present(now_ms, rules)
-        alone = [
-            line
-            for line in asked
-            if rest_is_well(self.fresh(line, present, now_ms, rules), vantage, len(self._configured(line)))
-        ]
-        most = 2 * len(alone) > self.credit.sees[vantage]
-        return most and independent(shared_by(self.lines[line]) for line in alone) > 1
-
     def ballots_of(self, line: LineId) -> tuple[tuple[VantageId, Ballot], ...]:
         """Ballots of the vantages that count, fresh or not, in order of their ids."""
-        configured = self._configured(line)
+        configured = self.configured(line)
         return tuple(sorted(item for item in self.ballots[line].items() if item[0] in configured))
 
     def is_blind(self, line: LineId, now_ms: int, rules: Rules) -> bool:
@@ -218,7 +149,8 @@ class Poll:
             found.append(line)
         return found
 
-    def _configured(self, line: LineId) -> frozenset[VantageId]:
+    def configured(self, line: LineId) -> frozenset[VantageId]:
+        """The vantages that count for the line."""
         named = self.lines[line].vantages
         return self.vantages & named if named else self.vantages
 
@@ -228,12 +160,18 @@ class Poll:
         elif line in self.doubtful and not any(map(_is_bad, self.ballots[line].values())):
             self.doubtful.discard(line)
 
+    def recall(self, vantage: VantageId, line: LineId, seen: Evidence) -> None:
+        """A vantage saw so much of the line since the last tick."""
+        ballot = self.ballots.get(line, {}).get(vantage)
+        self.pending.setdefault(vantage, {})[line] = Said(TRUST, seen, ballot.before if ballot else 0)
+
     def restore(self, ballots: dict[LineId, dict[VantageId, Ballot]]) -> None:
         """Take these ballots for the ones cast so far."""
-        self.ballots = ballots
+        self.ballots, self.roll = ballots, Roll(self.lines)
         for line, cast in ballots.items():
             for vantage, ballot in cast.items():
                 self._doubt(line, ballot)
+                self.roll.put(vantage, line, ballot)
                 self.credit.keep(vantage, line, ballot)
 
 

@@ -10,13 +10,13 @@ from reachline.core.quorum import Tally, needed
 from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.spreading import Weights
-from reachline.core.weigh import score, wire
+from reachline.core.weigh import MILLI, score, wire
 from reachline.model import Fact, Gate, Health, Line, Standing
 
 __all__ = ["BLIND", "PANIC", "POURED", "facts_of", "is_standing", "rule_of", "standing"]
 
 _CLOSED: Final = Gate.CLOSED
-_TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
+_OPEN: Final = Gate.OPEN
 _DRAINING: Final = Health.DRAINING
 """Looked up once: an enum's attribute costs eight times as much as a name."""
 
@@ -35,22 +35,21 @@ BLIND: Final = {True: "quorum.blind", False: "quorum.seen"}
 
 def standing(line: Line, row: Row, found: Weights, rules: Rules) -> Standing:
     """What a snapshot says of this line now."""
-    gate, health = row.breaker.gate, row.judgement.health
-    raw = found.raw.get(line.id, 0)
-    tried = gate in _TRIED
-    weight = wire(raw)
+    breaker, name = row.breaker, line.id
+    gate, raw = breaker.gate, found.raw.get(name, 0)
+    is_closed = gate is _CLOSED
     return Standing(
-        line=line.id,
-        health=Health.DRAINING if line.drained else health,
+        line=name,
+        health=_DRAINING if line.drained else row.judgement.health,
         gate=gate,
-        step=row.breaker.step,
-        weight=weight,
+        step=breaker.step,
+        weight=wire(raw),
         raw_milli=raw,
-        score=0 if gate is Gate.OPEN else score(raw, found.full.get(line.id, 0)),
+        score=0 if gate is _OPEN else score(raw, found.full.get(name, 0)),
         reason="operator.drain" if line.drained else _reason(line, row, found),
-        window=row.breaker.window if tried else 0,
+        window=0 if is_closed or gate is _OPEN else breaker.window,
         since_ms=row.since_ms,
-        next_ms=_next_ms(row, rules),
+        next_ms=None if is_closed else _next_ms(row, rules),
         blind=row.blind,
         incident=row.incident,
     )
@@ -80,21 +79,19 @@ def is_standing(before: Standing, line: Line, row: Row, found: Weights) -> bool:
     """Whether `standing` would say nothing worth publishing beside `before`: no other state, no cut, no raise of two points, and
     not full weight reached. So it is with most rows that move; this is told without making one.
     """
-    breaker = row.breaker
-    return (
-        before.health is (_DRAINING if line.drained else row.judgement.health)
-        and before.gate is breaker.gate
-        and before.step == breaker.step
-        and before.window == (0 if breaker.gate is _CLOSED or breaker.gate not in _TRIED else breaker.window)
-        and before.blind == row.blind
-        and before.incident == row.incident
-        and not _is_moved(before.weight, wire(raw := found.raw.get(line.id, 0)), raw)
-    )
-
-
-def _is_moved(was: int, weight: int, raw_milli: int) -> bool:
-    grown = weight - was
-    return grown < 0 or grown >= _SMALLEST_RAISE or (grown > 0 and raw_milli == weight * 1_000)
+    breaker, gate = row.breaker, before.gate
+    if (
+        before.health is not (_DRAINING if line.drained else row.judgement.health)
+        or before.blind != row.blind
+        or before.incident != row.incident
+        or gate is not breaker.gate
+        or before.step != breaker.step
+        or before.window != (0 if gate is _CLOSED or gate is _OPEN else breaker.window)
+    ):
+        return False
+    raw = found.raw.get(line.id, 0)
+    grown = wire(raw) - before.weight
+    return grown == 0 or (0 < grown < _SMALLEST_RAISE and raw != (before.weight + grown) * MILLI)
 
 
 def rule_of(last: Standing, after: Standing, rule: str, rules: Rules) -> str:

@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from reachline.core.evidence import TRUST
 from reachline.core.rules import QuorumRules
 from reachline.model import VantageId, Vote, Zone
 
 __all__ = ["TRUST", "Ballot", "Tally", "is_fresh", "needed", "settled", "tally", "total"]
-
-TRUST: Final = 1_000
-"""Full trust, in 1/1000."""
-
 
 _H: Final = Zone.H
 _D: Final = Zone.D

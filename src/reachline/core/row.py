@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from reachline.core.breaker import CLOSED, Breaker, advance, deadline, told
-from reachline.core.cusum import Asked, grown
+from reachline.core.cusum import Asked
 from reachline.core.judge import NEW, Judgement, after_close, at_trial, judge, wants_trip
 from reachline.core.orders import NOTHING, Obeys
 from reachline.core.quorum import Tally
+from reachline.core.reasons import Votes, failed, turned
 from reachline.core.rules import Rules
 from reachline.core.severity import severity_milli
 from reachline.core.usual import NEVER, Usual, forgotten, rate_milli
-from reachline.model import Gate, Health, LineId, Vote, Zone
+from reachline.model import Gate, Health, LineId, Zone
 
 __all__ = [
     "Row",
     "Stepped",
+    "Sums",
     "chance",
     "due_ms",
     "is_quiet",
     "is_well",
     "noted",
-    "reason_of",
     "step",
 ]
 
@@ -66,7 +66,9 @@ class Row(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """A row after its tick, the rule that changed its state (empty: none did), and whether it wants to trip."""
+    """A row after its tick, the rule that changed its state (empty: none did), and whether it wants to trip: why is worked out
+    where somebody asks (`told.named`), for most that want to may not.
+    """
 
     row: Row
     rule: str = ""
@@ -81,7 +83,13 @@ _CLOSED: Final = Gate.CLOSED
 _HEALTHY: Final = Health.HEALTHY
 _SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
-_BLIND, _BAD, _GUARD, _REASON, _DECISIONS = map(Row._fields.index, ("blind", "bad_ms", "guard", "reason", "decisions"))
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
+
+_REASON, _SINCE = map(Row._fields.index, ("reason", "since_ms"))
+
+Sums = tuple[Asked, tuple[int, ...]]
+"""A row's `asked` and `recent`, as a tick leaves them."""
 
 
 def chance(line: LineId, decision: int, seed: int) -> int:
@@ -90,48 +98,62 @@ def chance(line: LineId, decision: int, seed: int) -> int:
     return int.from_bytes(digest, "big") % 2_001 - 1_000
 
 
-def step(line: LineId, row: Row, tally: Tally, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules) -> Stepped:
-    """The row after the tick that ends now. `tally` is N where nothing new was heard: only deadlines then act."""
+def step(
+    line: LineId, row: Row, tally: Tally, *, votes: Votes, now_ms: int, rules: Rules, sums: Sums | None = None
+) -> Stepped:
+    """The row after the tick that ends now. `tally` is N where nothing new was heard: only deadlines then act. `sums` are what has
+    added up by now (None: as before), `votes` those behind the tally.
+    """
     zone = tally.zone
-    gate, severity = row.breaker.gate, 0
-    if (zone is _F or zone is _D) and gate is _CLOSED and row.judgement.health in _SICK:
-        severity = severity_milli(row.recent, row.asked.sums, rules.questions)  # faults grow by nothing else
-    elapsed = min(now_ms - row.judged_ms, 2 * rules.tick_ms) if row.judged_ms else rules.tick_ms
-    judged = judge(
-        row.judgement,
-        zone,
-        elapsed,
-        gate=gate,
-        patience=rules.patience,
-        faults=rules.faults,
-        severity_milli=severity,
-    )
-    after = row
-    if zone is not _N:
-        bad_ms = 0 if zone is _H else row.bad_ms or now_ms
-        told = (judged, row.breaker, zone, now_ms, now_ms)
-        after = Row._make(
-            (*told, *row[_BLIND:_BAD], bad_ms, *row[_GUARD:])
-        )  # what `_replace` does, in a third of its time
-    after = _informed(after, now_ms, rules)
-    if zone is _F and gate is _CLOSED and wants_trip(judged, rules.patience, lone=tally.is_lone):
-        return Stepped(after, f"vote.{_cause(after, votes, Zone.F, rules)}.failed", wants=True)
+    after = _judged(row, zone, sums, now_ms, rules)
+    judged, breaker = after.judgement, after.breaker
+    is_closed = breaker is CLOSED or breaker.gate is _CLOSED
+    if not is_closed:
+        after = _informed(after, now_ms, rules)
+    elif zone is _F and wants_trip(judged, rules.patience, lone=tally.is_lone):
+        return _new(Stepped, (after, "", True))
     if after.held and (zone is _H or zone is _D):
         released = after._replace(judgement=after_close(judged, rules.patience), held=False)
         return Stepped(released, "guard.released")
-    return _through_breaker(line, row, after, votes=votes, now_ms=now_ms, rules=rules)
-
-
-def _through_breaker(
-    line: LineId, before: Row, after: Row, *, votes: tuple[Vote, ...], now_ms: int, rules: Rules
-) -> Stepped:
     if after.obeys.forced == "open":  # an operator's: no cooldown ends it
         return Stepped(after)
-    was, changed = after.breaker, after.judgement.health is not before.judgement.health
-    if was.gate is _CLOSED and not was.reopens:
-        return Stepped(after, _health_rule(after, votes, rules) if changed else "")
+    if not is_closed or breaker.reopens:
+        return _moved(line, row, after, votes=votes, now_ms=now_ms, rules=rules)
+    health = judged.health
+    rule = "" if health is row.judgement.health else turned(health, after.asked, votes, rules)
+    return _new(Stepped, (after, rule, False))
+
+
+def _judged(row: Row, zone: Zone, sums: Sums | None, now_ms: int, rules: Rules) -> Row:
+    """The row with what the judge makes of this zone, and while it is closed with what calls since the last tick came to."""
+    # Taken apart and put together once: `_replace` takes three times as long, and an attribute a third of all of this.
+    (was, breaker, newest, zone_ms, judged_ms, blind, held, reason, since_ms, decisions, asked,
+     obeys, bad_ms, guard, incident, usual, ok_ms, lively, recent) = row  # fmt: skip
+    asked, recent = sums or (asked, recent)
+    gate, severity = breaker.gate, 0
+    judged = was
+    if zone is not _N:
+        if zone is not _H and gate is _CLOSED and was.health in _SICK:
+            severity = severity_milli(recent, asked.sums, rules.questions)  # faults grow by nothing else
+        elapsed = min(now_ms - judged_ms, 2 * rules.tick_ms) if judged_ms else rules.tick_ms
+        patience, faults = rules.patience, rules.faults
+        judged = judge(was, zone, elapsed, gate=gate, patience=patience, faults=faults, severity_milli=severity)
+        newest, zone_ms, judged_ms = zone, now_ms, now_ms
+        bad_ms = 0 if zone is _H else bad_ms or now_ms
+    if gate is _CLOSED and (lively or usual.new_calls):
+        is_well = judged.health is _HEALTHY and newest is _H
+        usual, lively = usual if is_well else forgotten(usual), False
+    after = (
+        judged, breaker, newest, zone_ms, judged_ms, blind, held, reason, since_ms, decisions, asked,
+        obeys, bad_ms, guard, incident, usual, ok_ms, lively, recent,
+    )  # fmt: skip
+    return _new(Row, after)
+
+
+def _moved(line: LineId, before: Row, after: Row, *, votes: Votes, now_ms: int, rules: Rules) -> Stepped:
+    """The row once its breaker was asked."""
     move = advance(
-        was,
+        after.breaker,
         _current(after, now_ms, rules),
         now_ms,
         jitter=chance(line, after.decisions, rules.seed),
@@ -142,7 +164,7 @@ def _through_breaker(
     after = after._replace(breaker=move.row)
     rule = move.rule
     if rule == "breaker.probes_failed":
-        rule = f"vote.{_cause(after, votes, Zone.F, rules)}.failed"
+        rule = failed(after.asked, votes, rules)
     if move.row.gate is Gate.OPEN and before.breaker.gate is not Gate.OPEN:
         after = after._replace(decisions=after.decisions + 1)
     if move.row.gate is Gate.HALF_OPEN and before.breaker.gate is Gate.OPEN:
@@ -151,16 +173,12 @@ def _through_breaker(
         after = after._replace(judgement=after_close(after.judgement, rules.patience))
         rule = f"{rule}.closed"
     if not rule and after.judgement.health is not before.judgement.health:
-        rule = _health_rule(after, votes, rules)
+        rule = turned(after.judgement.health, after.asked, votes, rules)
     return Stepped(after, rule)
 
 
 def _informed(row: Row, now_ms: int, rules: Rules) -> Row:
-    """The row with what the reports since the last tick came to."""
-    if row.breaker.gate is _CLOSED:
-        if row.lively or (row.usual.new_calls and not is_well(row)):
-            return row._replace(usual=row.usual if is_well(row) else forgotten(row.usual), lively=False)
-        return row
+    """The row, not closed, with what the reports since the last tick came to."""
     is_open = row.breaker.gate is Gate.OPEN
     lively = is_open and row.ok_ms > row.breaker.since_ms and now_ms - row.ok_ms <= rules.guard.alive_ms
     return row._replace(breaker=told(row.breaker, rules.breaker), usual=forgotten(row.usual), lively=lively)
@@ -169,32 +187,6 @@ def _informed(row: Row, now_ms: int, rules: Rules) -> Row:
 def is_well(row: Row) -> bool:
     """Healthy, in traffic, and nobody says otherwise now."""
     return row.judgement.health is _HEALTHY and row.zone is _H and row.breaker.gate is _CLOSED
-
-
-def _health_rule(after: Row, votes: tuple[Vote, ...], rules: Rules) -> str:
-    if after.judgement.health is Health.DEGRADED:
-        return f"vote.{_cause(after, votes, Zone.D, rules)}.degraded"
-    return "judge.recovered"
-
-
-def _cause(row: Row, votes: tuple[Vote, ...], zone: Zone, rules: Rules) -> str:
-    """What decided: the metric that most vantages name; in `fast` mode what was asked and has added up."""
-    return grown(row.asked, rules.questions)[0] or reason_of(votes, zone)
-
-
-def reason_of(votes: tuple[Vote, ...], zone: Zone) -> str:
-    """The metric that most vantages of this zone or worse name, without its probe kind; ties by name.
-
-    Where none is so bad by itself (they add up), it is the metric of those that complain at all.
-    """
-    worst = [metric for _, own, metric, *_ in votes if own is zone] if zone is not _D else ()
-    return _most(tuple(worst or [metric for _, own, metric, *_ in votes if own is _D or own is _F]))
-
-
-@lru_cache(maxsize=1 << 10)  # most lines of a tick complain of the same
-def _most(metrics: tuple[str, ...]) -> str:
-    names = [metric.partition(".")[2] for metric in metrics]
-    return max(sorted(set(names)), key=names.count, default="unknown")
 
 
 def _current(row: Row, now_ms: int, rules: Rules) -> Zone:
@@ -221,30 +213,35 @@ def due_ms(row: Row, rules: Rules) -> int | None:
 
 def is_quiet(row: Row, rules: Rules) -> bool:
     """Healthy in every respect: a tick without a bad ballot gives this very row back, so it need not be taken."""
-    judged, breaker = row.judgement, row.breaker
+    health, bad, _, good, faults = row.judgement
+    if health is not _HEALTHY or good != rules.patience.recover or faults or bad:
+        return False
+    breaker = row.breaker
     return (
-        judged.health is _HEALTHY
-        and judged.good == rules.patience.recover
-        and not (judged.faults or judged.bad or row.blind or row.held or breaker.reopens)
-        and breaker.gate is _CLOSED
-        and row.zone is _H
+        row.zone is _H
+        and not (row.blind or row.held)
+        and (breaker is CLOSED or (breaker.gate is _CLOSED and not breaker.reopens))
         and row.asked.is_calm
     )
 
 
 def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:
     """The row with when and why its state changed, for people."""
-    judged, breaker, was = after.judgement, after.breaker, before.breaker
-    reason = after.guard if after.held else rule or after.reason
-    if judged.health is _HEALTHY and breaker.gate is _CLOSED:
-        reason = "faults.fading" if judged.faults else ""
+    health, breaker, was, held = after.judgement.health, after.breaker, before.breaker, after.held
+    if health is _HEALTHY and (breaker is CLOSED or breaker.gate is _CLOSED):
+        reason = "faults.fading" if after.judgement.faults else ""
+    else:
+        reason = after.guard if held else rule or after.reason
     has_moved = (
-        judged.health is not before.judgement.health
+        health is not before.judgement.health
         or (breaker is not was and (breaker.gate is not was.gate or breaker.step != was.step))
-        or after.held != before.held
+        or held != before.held
         or after.blind != before.blind
     )
     if not has_moved and reason == after.reason:
         return after
-    since_ms = now_ms if has_moved else after.since_ms
-    return Row._make((*after[:_REASON], reason, since_ms, *after[_DECISIONS:]))
+    values = [*after]
+    values[_REASON] = reason
+    if has_moved:
+        values[_SINCE] = now_ms
+    return Row._make(values)

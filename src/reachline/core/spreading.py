@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Final, NamedTuple
 
 from reachline.core.breaker import CLOSED, share_milli
@@ -14,13 +15,25 @@ from reachline.core.tiers import Share, full_milli, spread
 from reachline.core.weigh import MILLI, raw_milli
 from reachline.model import Gate, Health, Line, LineId, Role
 
-__all__ = ["UNCOUPLED", "Weights", "candidates", "flag_of", "is_taking", "shares", "weighed", "weights", "whole"]
+__all__ = [
+    "UNCOUPLED",
+    "WHOLE",
+    "Weights",
+    "candidates",
+    "flag_of",
+    "is_taking",
+    "shares",
+    "weighed",
+    "weights",
+    "whole",
+]
 
 UNCOUPLED: Final = ("weighted",)
 """The policy under which a line's weight depends on no other line's state, only on the sum of all bases."""
 _LOWER: Final = (Role.BACKUP, Role.RESERVE)
 _TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
-_FULL: Final = 1_000
+WHOLE: Final = 1_000
+"""A step that takes nothing away, in 1/1000."""
 _OPEN: Final = Gate.OPEN
 _new: Final = tuple.__new__
 """What a named tuple's own constructor calls, without the call."""
@@ -52,7 +65,7 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
         alike = base, faults = line.base, row.judgement.faults
         weight = left.get(alike)
         if weight is None:
-            weight = left[alike] = raw_milli(base, faults, _FULL, rules.faults)
+            weight = left[alike] = raw_milli(base, faults, WHOLE, rules.faults)
         one = Candidate(
             line.id,
             base,
@@ -80,7 +93,7 @@ def shares(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules) -> l
     for line in lines:
         row = rows[line.id]
         judged, breaker = row.judgement, row.breaker
-        step_milli = _FULL if breaker is CLOSED else share_milli(breaker, rules.breaker)
+        step_milli = WHOLE if breaker is CLOSED else share_milli(breaker, rules.breaker)
         faults = cap if row.held and trips else judged.faults
         share = _new(Share, (line.base, line.roles, judged.health, breaker.gate, faults, step_milli))
         if not (trips and costs):
@@ -93,7 +106,7 @@ def _seen(share: Share, *, trips: bool, costs: bool) -> Share:
     """The line without what does not act: a breaker that does not trip leaves it degraded, faults that cost nothing healthy."""
     if not trips:
         health = Health.DEGRADED if share.health is Health.UNHEALTHY else share.health
-        share = share._replace(gate=Gate.CLOSED, step_milli=_FULL, health=health)
+        share = share._replace(gate=Gate.CLOSED, step_milli=WHOLE, health=health)
     if costs:
         return share
     return share._replace(faults=0, health=Health.HEALTHY if share.health is Health.DEGRADED else share.health)
@@ -109,7 +122,7 @@ def weights(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, *, 
 
 def whole(taking: Sequence[Line], rules: Rules) -> dict[LineId, int]:
     """The weights of these lines in health."""
-    well = [Share(line.base, line.roles, Health.HEALTHY, Gate.CLOSED, 0, _FULL) for line in taking]
+    well = [Share(line.base, line.roles, Health.HEALTHY, Gate.CLOSED, 0, WHOLE) for line in taking]
     found = spread(well, rules.policy, full_milli(well, rules.policy), rules.faults)
     return dict(zip([line.id for line in taking], found, strict=True))
 
@@ -133,7 +146,8 @@ def weighed(
     raw = _spread(now, total, rules)
     is_lost = is_panic(sum(raw), sum(full.values()), rules.guard)
     if is_lost and rules.acts("guard") and not _rest_carries(taking, rows, offered):
-        raw = _spread([_revived(share, rows[line.id]) for line, share in zip(taking, now, strict=True)], total, rules)
+        revived = [_revived(share, rows[line.id]) for line, share in zip(taking, now, strict=True)]
+        raw = raw if all(map(is_, revived, now)) else _spread(revived, total, rules)
     else:
         is_lost = False
     found = _poured(taking, rows, raw, rules, offered)
@@ -172,11 +186,11 @@ def _as_shares(now: Sequence[Share], rules: Rules) -> list[Share]:
     others = sum(
         raw_milli(share.base, share.faults, share.step_milli, rules.faults) for share in now if share.gate not in _TRIED
     )
-    if not others or steps >= _FULL:
+    if not others or steps >= WHOLE:
         return list(now)
-    whole = others * _FULL // (_FULL - steps)
+    whole = others * WHOLE // (WHOLE - steps)
     return [
-        share._replace(step_milli=min(_FULL, whole * share.step_milli // (share.base * MILLI)))
+        share._replace(step_milli=min(WHOLE, whole * share.step_milli // (share.base * MILLI)))
         if share.gate in _TRIED and share.base
         else share
         for share in now
@@ -185,7 +199,7 @@ def _as_shares(now: Sequence[Share], rules: Rules) -> list[Share]:
 
 def _revived(share: Share, row: Row) -> Share:
     """In panic a line that is open, but alive, gets what its faults leave of it."""
-    return share._replace(gate=Gate.CLOSED, step_milli=_FULL) if row.lively else share
+    return share._replace(gate=Gate.CLOSED, step_milli=WHOLE) if row.lively else share
 
 
 def _rest_carries(lines: Sequence[Line], rows: Mapping[LineId, Row], offered: int) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from reachline.core import rules as rules_record
-from reachline.core.cusum import Evidence
+from reachline.core.cusum import Said
 from reachline.core.kept import Kept, call_rows, kept, others
 from reachline.core.offered import Offered
 from reachline.core.orders import Book
@@ -45,7 +45,7 @@ class Still(NamedTuple):
     lines: Mapping[LineId, Line]
     rows: Mapping[LineId, Row]
     ballots: Mapping[LineId, Mapping[VantageId, Ballot]]
-    pending: Mapping[VantageId, Mapping[LineId, Evidence]]
+    pending: Mapping[VantageId, Mapping[LineId, Said]]
     kept: Kept
     heard_ms: Mapping[LineId, int]
     vantages: frozenset[VantageId]
@@ -123,7 +123,7 @@ def slices(state: Still) -> Iterator[bytes]:
     pending = state.pending.items()
     yield from _object(
         dict(zip(lines, lines, strict=True)),
-        lambda line: {vantage: told[line] for vantage, told in pending if line in told},
+        lambda line: {vantage: told[line].seen for vantage, told in pending if line in told},
     )
     yield b',"published":'
     yield from _object(state.standings, _standing)

@@ -8,13 +8,13 @@ from typing import NamedTuple, overload
 
 from reachline.core.business import UNKNOWN, Word
 from reachline.core.conflict import CALM, Matter
-from reachline.core.hearing import Told, business_facts
 from reachline.core.obey import Turned
 from reachline.core.orders import Order
 from reachline.core.publish import facts_of, rule_of
 from reachline.core.quorum import Ballot, Tally
 from reachline.core.row import Row, Stepped, due_ms
 from reachline.core.rules import Rules
+from reachline.core.told import Told, business_facts, named
 from reachline.core.trust import Trust
 from reachline.model import Change, Fact, Line, LineId, Snapshot, Standing, VantageId
 
@@ -124,7 +124,9 @@ def change(was: Standing, now: Standing, taken: Taken, now_ms: int, rules: Rules
         at_ms=now_ms,
         before=was,
         after=now,
-        rule=rule_of(was, now, (told.rule if told else "") or (done.rule if done else ""), rules),
-        votes=heard.votes if heard else (),
+        rule=rule_of(
+            was, now, (told.rule if told else "") or (named(done, heard, rules) if done and heard else ""), rules
+        ),
+        votes=heard.votes() if heard else (),
         facts=(*facts, Fact("order", order)) if order else facts,
     )

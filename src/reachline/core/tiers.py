@@ -13,7 +13,7 @@ from reachline.core.rules import FAULT, ONE, FaultRules
 from reachline.core.weigh import MILLI, cost_milli, factor
 from reachline.model import Gate, Health, Role
 
-__all__ = ["TABLE", "Share", "full_milli", "own_part", "spread"]
+__all__ = ["TABLE", "Part", "Share", "full_milli", "own_part", "spread"]
 
 _WHOLE: Final = 1_000_000
 """Shares inside a policy are millionths: half of 9.5 % must not round."""
@@ -27,6 +27,11 @@ _OVERPROVISION_MILLI: Final = 1_400
 """A group may lose 1 - 1/1.4 = 28 % of its health before any of its traffic moves (Envoy's factor)."""
 
 _SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
+_NONE: Final[frozenset[Role]] = frozenset()
+
+
+Part = tuple[int, int, int]
+"""What a line's own weight is made of: base, faults, and the step in 1/1000."""
 
 
 class Share(NamedTuple):
@@ -62,13 +67,13 @@ def _weighted(lines: Sequence[Share], _: Sequence[str], total: int, faults: Faul
     bases = sum(line.base for line in lines)
     if not bases:
         return [0] * len(lines)
-    known: dict[tuple[int, int, int], int] = {}  # most lines of a cluster are alike
+    known: dict[Part, int] = {}  # most lines of a cluster are alike
     found = []
     for line in lines:
         base, charged, step_milli = line.base, line.faults, line.step_milli
         own = known.get(alike := (base, charged, step_milli))
         if own is None:
-            own = known[alike] = own_part(line, total, bases, faults)
+            own = known[alike] = own_part(alike, total, bases, faults)
         found.append(own)
     return found
 
@@ -135,9 +140,10 @@ def _part(points: int, raw: int, raw_sum: int) -> int:
     return points * raw // (raw_sum * _WHOLE) if raw_sum else 0
 
 
-def own_part(line: Share, total: int, bases: int, faults: FaultRules) -> int:
+def own_part(part: Part, total: int, bases: int, faults: FaultRules) -> int:
     """What the policy `weighted` gives one line of `total`, where all lines' bases sum up to `bases` (not 0)."""
-    return _left(total * line.base, line, faults, bases)
+    base, charged, step_milli = part
+    return _left(total * base, Share(base, _NONE, Health.HEALTHY, Gate.CLOSED, charged, step_milli), faults, bases)
 
 
 def _left(points: int, line: Share, faults: FaultRules, parts: int) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from reachline.core.breaker import count, count_synthetic, trip
 from reachline.core.guard import allowed
+from reachline.core.judge import Judgement
 from reachline.core.row import Row, chance, is_quiet, is_well
 from reachline.core.rules import Rules
 from reachline.core.spreading import candidates
@@ -14,6 +15,7 @@ from reachline.core.usual import learnt
 from reachline.model import Gate, Health, Kind, Line, LineId, Outcome, Reading
 
 _ZONE, _USUAL, _LIVELY = map(Row._fields.index, ("zone", "usual", "lively"))
+_HELD, _GUARD = map(Row._fields.index, ("held", "guard"))
 
 __all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
 
@@ -85,7 +87,10 @@ def hold(row: Row, why: str) -> Row:
     """The row of a line that should be open and, by this rule, may not be."""
     if row.held and row.guard is why and row.judgement.health is _UNHEALTHY:
         return row
-    return row._replace(judgement=row.judgement._replace(health=_UNHEALTHY), held=True, guard=why)
+    values = [*row]
+    values[0] = Judgement(_UNHEALTHY, *row.judgement[1:])
+    values[_HELD], values[_GUARD] = True, why
+    return Row._make(values)
 
 
 def wait(before: Row, after: Row) -> Row:

@@ -1,6 +1,6 @@
 """Weights of one scope, kept current line by line. Where lines are coupled, or a rule is suspended, all are made anew.
 
-They are coupled by a policy, by capacities that some line may reach, and by panic. Nothing here decides: whatever is remade
+They are coupled by a policy, by capacities that some line may reach, and by a panic that lets some in. Nothing here decides: whatever is remade
 alone is what `spreading.weights` would say of it.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from reachline.core.breaker import CLOSED
 from reachline.core.guard import is_panic
 from reachline.core.row import Row
 from reachline.core.rules import Rules
-from reachline.core.spreading import UNCOUPLED, Weights, flag_of, is_taking, shares, weighed, whole
-from reachline.core.tiers import Share, full_milli, own_part
+from reachline.core.spreading import UNCOUPLED, WHOLE, Weights, flag_of, is_taking, shares, weighed, whole
+from reachline.core.tiers import Part, full_milli, own_part
 from reachline.core.weigh import MILLI
 from reachline.model import Gate, Line, LineId
 
@@ -35,12 +36,16 @@ class Weighing:
         """Of each line that no operator took out, what its own state leaves of its base…"""
         self._sum = 0
         """…and all of that together."""
-        self._known: dict[tuple[int, int, int], int] = {}
-        """The same by base, faults and step: most lines of a cluster are alike."""
+        self._known: dict[Part, int] = {}
+        """The same by what it is made of: most lines of a cluster are alike."""
         self._open: set[LineId] = set()
         """Of those that have any weight, the lines whose breaker refuses…"""
         self._tried: set[LineId] = set()
-        """…and those that return."""
+        """…and those that return…"""
+        self._lively: set[LineId] = set()
+        """…and those that are alive though it refuses: in panic they get weight."""
+        self._panics: bool | None = False
+        """Whether they did the last time; None: that was for what lines carry to say."""
         self._carrying = 0
         """How many have any weight."""
         self._held: dict[LineId, str] = {}
@@ -58,17 +63,18 @@ class Weighing:
         now = shares(taking, rows, rules)
         self._bases, self._points = sum(line.base for line in taking), full_milli(now, rules.policy)
         self._own, self._known, self._sum = {}, {}, 0
-        self._open, self._tried, self._held = set(), set(), {}
-        self._carrying = sum(line.base > 0 for line in taking)
-        for line in taking:
+        self._open, self._tried, self._lively, self._held = set(), set(), set(), {}
+        self._carrying = sum([line.base > 0 for line in taking])
+        for line, (base, _, _, _, faults, step_milli) in zip(taking, now, strict=True):
             self._own[line.id] = 0
-        if self._bases:
-            self._note(taking, now, rows, rules)
+            if self._bases:
+                self._note(line, rows[line.id], (base, faults, step_milli), rules)
         filling = (line for line in taking if line.capacity)
         self._heaviest = max(
             filling, key=lambda line: (line.base * MILLI // (line.capacity or 1), line.id), default=None
         )
-        self._offered = offered
+        is_lost = self._is_lost(rules)
+        self._offered, self._panics = offered, None if is_lost and offered and self._heaviest else is_lost
         self._last = weighed(taking, now, self._whole(taking, rules), rows, rules=rules, offered=offered)
         return self._last
 
@@ -93,18 +99,40 @@ class Weighing:
         if rules.policy != UNCOUPLED or not rules.enforce or not self._bases:
             return None
         was = self._last
-        if was.panic in ("fail_open", "panic") or was.poured:
+        if was.panic == "fail_open" or was.poured:
             return None
-        taking = [lines[line] for line in moved if is_taking(lines[line], rows[line])]
-        if any(line.id not in self._own for line in taking):
-            return None
-        self._note(taking, shares(taking, rows, rules), rows, rules)
+        parts = self._remade(moved, lines, rows, rules)
         self._offered = offered
-        if self._is_suspended(rules) or self._may_fill(offered, rules):
+        is_lost = self._is_lost(rules)
+        if parts is None or self._is_coupled(offered, rules, is_lost=is_lost):
             return None
-        raw = {line.id: self._own[line.id] for line in taking}
-        self._last = Weights(raw, was.full, flag_of(set(self._held.values()), is_lost=False))
+        raw = {name: self._own[name] for name in parts}
+        if is_lost and self._lively:
+            raw |= {name: self._part((*parts[name][:2], WHOLE), rules) for name in parts.keys() & self._lively}
+        self._panics = is_lost
+        self._last = Weights(raw, was.full, flag_of(set(self._held.values()), is_lost=is_lost))
         return self._last
+
+    def _remade(
+        self, moved: Collection[LineId], lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules
+    ) -> dict[LineId, Part] | None:
+        """What these lines' weights are made of, taken note of; None where one of them was taken out before."""
+        parts: dict[LineId, Part] = {}
+        all_act, cap = rules.acts("breaker") and rules.acts("faults"), rules.faults.cap
+        for name in moved:
+            line, row = lines[name], rows[name]
+            if not is_taking(line, row):
+                continue
+            if name not in self._own:
+                return None
+            if all_act and row.breaker is CLOSED:
+                part = line.base, cap if row.held else row.judgement.faults, WHOLE
+            else:
+                base, _, _, _, faults, step_milli = shares([line], rows, rules)[0]
+                part = base, faults, step_milli
+            parts[name] = part
+            self._note(line, row, part, rules)
+        return parts
 
     def follows(self, offered: int, rules: Rules) -> bool:
         """Whether other traffic than the last time may move weights, though no line moved."""
@@ -114,9 +142,18 @@ class Weighing:
             return rules.acts("capacity")
         return bool(self._last.poured) or self._last.panic == "panic" or self._may_fill(offered, rules)
 
-    def _is_suspended(self, rules: Rules) -> bool:
-        is_lost = is_panic(self._sum, self._points, rules.guard)
-        return len(self._open) == self._carrying or is_lost or (rules.breaker.share_steps and bool(self._tried))
+    def _is_coupled(self, offered: int, rules: Rules, *, is_lost: bool) -> bool:
+        """Whether the weights of lines may depend on what others are: panic lets in all that are alive, once it begins; and it does
+        not begin where the others are known to carry everything.
+        """
+        if len(self._open) == self._carrying or (rules.breaker.share_steps and self._tried):
+            return True
+        if is_lost and offered and self._heaviest:
+            return True
+        return (is_lost is not self._panics and bool(self._lively)) or self._may_fill(offered, rules)
+
+    def _is_lost(self, rules: Rules) -> bool:
+        return rules.acts("guard") and is_panic(self._sum, self._points, rules.guard)
 
     def _may_fill(self, offered: int, rules: Rules) -> bool:
         """Whether the line that reaches its capacity first might, even at its full weight."""
@@ -125,29 +162,32 @@ class Weighing:
             return False
         return offered * line.base * MILLI > rules.guard.fill_milli * (line.capacity or 0) * self._sum
 
-    def _note(self, taking: Sequence[Line], now: Sequence[Share], rows: Mapping[LineId, Row], rules: Rules) -> None:
-        owns, known = self._own, self._known
-        for line, share in zip(taking, now, strict=True):
-            name, row = line.id, rows[line.id]
-            base, _, _, _, faults, step_milli = share
-            own = known.get(alike := (base, faults, step_milli))
-            if own is None:
-                if len(known) >= _MOST:
-                    known.clear()
-                own = known[alike] = own_part(share, self._points, self._bases, rules.faults)
-            self._sum += own - owns[name]
-            owns[name] = own
-            gate = row.breaker.gate
-            if gate is _CLOSED:
-                self._open.discard(name)
-                self._tried.discard(name)
-            else:
-                _keep(self._open, name, there=gate is _OPEN and base > 0)
-                _keep(self._tried, name, there=gate is not _OPEN)
-            if row.held:
-                self._held[name] = row.guard
-            elif self._held:
-                self._held.pop(name, None)
+    def _part(self, part: Part, rules: Rules) -> int:
+        """What base, faults and step leave of the line's weight."""
+        own = self._known.get(part)
+        if own is None:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            own = self._known[part] = own_part(part, self._points, self._bases, rules.faults)
+        return own
+
+    def _note(self, line: Line, row: Row, part: Part, rules: Rules) -> None:
+        name, own = line.id, self._part(part, rules)
+        self._sum += own - self._own[name]
+        self._own[name] = own
+        breaker = row.breaker
+        if breaker is CLOSED or breaker.gate is _CLOSED:
+            self._open.discard(name)
+            self._tried.discard(name)
+        else:
+            _keep(self._open, name, there=breaker.gate is _OPEN and line.base > 0)
+            _keep(self._tried, name, there=breaker.gate is not _OPEN)
+        if row.lively or self._lively:
+            _keep(self._lively, name, there=row.lively)
+        if row.held:
+            self._held[name] = row.guard
+        elif self._held:
+            self._held.pop(name, None)
 
 
 def _keep(lines: set[LineId], line: LineId, *, there: bool) -> None:
