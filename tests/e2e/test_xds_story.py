@@ -34,7 +34,7 @@ judge: {{tick: 500ms, heartbeat: 500ms}}
 patience: {{lone_failed: 2}}
 circuit_breaker:
   cooldown_seconds: 1
-  half_open: {{traffic_ratio: 0.2, min_window_seconds: 1, min_success_requests: 20}}
+  half_open: {{traffic_ratio: 0.2, min_window_seconds: 1, min_success_requests: 8}}
   recovery: {{step_ratios: [0.2, 0.6, 1.0], step_interval_seconds: 1}}
 clusters:
   shop:
