@@ -126,6 +126,8 @@ def test_an_access_log_is_the_businesss_word_with_its_latency_and_names_its_envo
 
             page = await until(told, what="its word in the explanation")
 
+            (row,) = (await running.json("/api/v1/lines/payments/a"))["told"]
+            assert (row["by"], row["text"] in page["text"]) == ("als:envoy-1", True)
             assert "85 calls in 1 s, 5 server errors, 30 of 80 timed were slow" in page["text"]
             assert await outcomes(running) == {"ok": 80, "failed": 0, "late": 0, "errors": 5}
 
@@ -139,7 +141,14 @@ def test_what_no_line_knows_is_counted_and_left(center: Center, sync: Sync) -> N
             await log.say(identifier={"node": NODE}, http_logs={"log_entry": [*strangers, entry()]})
 
             found = await counted(running, "als", 1)
+            figures = {
+                name: await running.metric(f'reachline_evidence_total{{by="als",result="{name}"}}')
+                for name in ("counted", "unknown", "skipped")
+            }
+            streams = await running.metric('reachline_evidence_streams{by="als"}')
 
+            assert figures == {"counted": 1, "unknown": 2, "skipped": 1}
+            assert streams == 1
             assert (found["unknown"], found["skipped"], found["node"], found["streams"]) == (2, 1, "envoy-1", 1)
 
     sync(work())

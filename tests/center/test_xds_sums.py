@@ -41,10 +41,10 @@ def test_a_call_is_of_the_line_whose_address_it_went_to() -> None:
     assert found == {("payments", "10.0.0.1", 443): "payments/a", ("payments", "10.0.0.2", 443): "payments/b"}
 
 
-def test_an_address_of_two_lines_is_neithers() -> None:
+def test_an_address_of_two_lines_is_the_first_ones_as_data_planes_are_told() -> None:
     found = Places([line("a"), line("b"), line("c", port=444)]).seen_from("az1")
 
-    assert found == {("payments", "10.0.0.1", 444): "payments/c"}
+    assert found == {("payments", "10.0.0.1", 443): "payments/a", ("payments", "10.0.0.1", 444): "payments/c"}
 
 
 def test_a_line_with_an_origin_is_that_of_data_planes_there() -> None:

@@ -120,6 +120,7 @@ class Exposition:
             *_of_lines(rows),
             *_of_paths(board, rows),
             *_of_center(self._desk),
+            *_of_planes(self._desk),
             *_counters(board.counts),
             *(family(*each) for each in families(board.log, self._desk.orders.counts())),
         )
@@ -240,6 +241,29 @@ def _of_center(desk: Desk) -> Iterator[str]:
     for name, (known, kind, help_) in _JOURNAL.items():
         if known in figures:
             yield family(f"journal_{name}", kind, help_, [("", figures[known])])
+
+
+def _of_planes(desk: Desk) -> Iterator[str]:
+    """What data planes sent, by protocol: what counted, and why the rest did not."""
+    figures = desk.evidence.figures()
+
+    def samples(*names: str) -> list[Sample]:
+        return [(f'{{by="{by}",result="{name}"}}', float(n)) for (name, by), n in figures.items() if name in names]
+
+    streams = [(f'{{by="{by}"}}', float(count)) for (name, by), count in figures.items() if name == "streams"]
+    yield family("evidence_streams", "gauge", "Streams of data planes that send evidence.", streams)
+    yield family(
+        "evidence_messages_total",
+        "counter",
+        "Messages of data planes: all that came, and those dropped unread for there were too many.",
+        samples("messages", "shed"),
+    )
+    yield family(
+        "evidence_total",
+        "counter",
+        "Calls and verdicts that data planes told of: those that are evidence, and why others are not.",
+        samples("counted", "told_better", "skipped", "unknown", "refused"),
+    )
 
 
 def _of_hosts(board: Board) -> Iterator[str]:

@@ -72,7 +72,8 @@ def envoy(
     if where := _where(way.locality):
         node["locality"] = where
     if als:
-        node["metadata"] = {"reachline": {"als": True}}
+        # The center configures the access log, and puts no secret into what it tells: the token comes with the node.
+        node["metadata"] = {"reachline": {"als": True} | ({"token": way.token} if way.token else {})}
     found: dict[str, Any] = {"node": node}
     if admin:
         found["admin"] = {"address": _socket(*split(admin, "--admin"))}

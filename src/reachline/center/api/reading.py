@@ -80,10 +80,14 @@ def _lines(router: APIRouter, desk: Desk) -> None:
 
     @router.get("/lines/{line:path}", responses={200: {"model": model(view.LineRow)}, **_ANSWERS})
     async def one_line(line: str) -> Response:
-        """One line in full: its row, and `votes`, `readings`, `history` (15 minutes), `changes`."""
+        """One line in full: its row, and `votes`, `readings`, `history` (15 minutes), `changes`, and what data planes `told` lately."""
         cluster, found = _found(desk, line)
         page = board.page(cluster, found)
-        return json_answer({**page, "votes": desk.owner.votes(found.id)})
+        told = [
+            {"by": by, "age": round((board.clock() - at_ms) / 1_000, 3), "text": text}
+            for by, at_ms, text in desk.evidence.told(found.id)
+        ]
+        return json_answer({**page, "votes": desk.owner.votes(found.id), "told": told})
 
     @router.get("/clusters")
     async def clusters() -> Response:

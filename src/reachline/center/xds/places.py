@@ -46,7 +46,7 @@ class Places:
         self._known: dict[str, Mapping[Where, LineId]] = {}
 
     def seen_from(self, zone: str) -> Mapping[Where, LineId]:
-        """Lines by their addresses as seen from a zone. An address that two lines of a cluster have is neither's."""
+        """Lines by their addresses as seen from a zone. An address of two lines of a cluster is the first one's, as data planes are told."""
         if zone not in self._known:
             if len(self._known) >= _MOST_ZONES:
                 self._known.clear()
@@ -71,12 +71,8 @@ class Places:
 
     def _view(self, zone: str) -> Mapping[Where, LineId]:
         found: dict[Where, LineId] = {}
-        shared: set[Where] = set()
         for line in self._lines:
-            if line.origin not in {"", zone}:
-                continue
-            for address, port in addresses_of(line, self._resolved):
-                at = (line.scope.cluster, address, port)
-                if found.setdefault(at, line.id) != line.id:
-                    shared.add(at)
-        return {at: line for at, line in found.items() if at not in shared}
+            if line.origin in {"", zone}:
+                for address, port in addresses_of(line, self._resolved):
+                    found.setdefault((line.scope.cluster, address, port), line.id)
+        return found

@@ -63,7 +63,7 @@ class Plane:
     skipped: int = 0
     """Log entries of which nothing is learnt."""
     unknown: int = 0
-    """Of no line, or of an address that several lines have."""
+    """Of no line of the document, as seen from where it stands."""
     refused: int = 0
     """Beyond all bounds."""
     shed: int = 0
