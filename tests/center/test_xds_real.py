@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 import trustme
 from tests.center.steered import Center
 from tests.differential.real import VARIABLE, Door, binary, bootstrap, started
+from tests.e2e import xds_calls as names
 
 from reachline.abc import Transport
 from reachline.center.xds.door import DELTA, SOTW
 from reachline.center.xds.serving import Serving
 from reachline.center.xds.steering import Steering
 from reachline.cli.bootstraps import Way, envoy
+from reachline.core.steer import Steer
 from reachline.model import Health
 from reachline.net import rpc
 from reachline.testing.parts import free_port
@@ -71,8 +74,8 @@ async def backend(name: str) -> AsyncIterator[int]:
 class World:
     """A center's state, the plane that tells it, and an Envoy that follows."""
 
-    def __init__(self, center: Center, steering: Steering, admin: Door, ports: dict[str, int]) -> None:
-        self.center, self.steering, self._admin, self.ports = center, steering, admin, ports
+    def __init__(self, center: Center, steering: Steering, admin: Door, ports: dict[str, int], at: str) -> None:
+        self.center, self.steering, self._admin, self.ports, self.at = center, steering, admin, ports, at
 
     def asked(self, path: str) -> Any:
         return json.loads(self._admin.get(path)[2])
@@ -127,7 +130,7 @@ async def world(
         enter: Callable[..., Any] = stack.enter_context
         admin = Door(await asyncio.to_thread(enter, started(found, document, directory)))
         stack.callback(admin.close)
-        yield World(center, steering, admin, ports)
+        yield World(center, steering, admin, ports, way.center)
 
 
 @pytest.mark.parametrize("delta", [False, True], ids=["sotw", "delta"])
@@ -189,6 +192,37 @@ def test_an_envoy_with_listeners_of_its_own_leads_to_the_centers_clusters(tmp_pa
             assert await now.shares(30) == {"a": 10, "b": 10, "c": 10}
 
     asyncio.run(run())
+
+
+def test_what_the_plan_refuses_is_dropped_by_envoy_and_by_grpc(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as now, names.backend("only") as port:
+            steered(now, Steer(100, (("", 40),), "priority.shed"))
+            await until(lambda: dropped(now), what="a refused call")
+            found = await now.shares(200)
+            assert 90 <= sum(count for body, count in found.items() if body not in "abc") <= 150
+
+            lines = f"{{a: {{to: 'grpc://127.0.0.1:{port}', region: r1}}}}"
+            now.center.read(f"clusters: {{shop: {{lines: {lines}}}}}", Health.HEALTHY)
+            steered(now, Steer(100, (("r1", 40),), "priority.shed"))
+            now.steering.follow(now.center.document)
+            with names.grpc_process(tmp_path, now.at) as process:
+                for kind in ("sync", "aio"):
+                    found = await process.calls(kind, 100)
+                    assert 20 <= found.pop("only") <= 60
+                    assert all("drop" in said for said in found), found
+
+    asyncio.run(run())
+
+
+def steered(now: World, steer: Steer) -> None:
+    shop = now.center.board.clusters["shop"].value
+    now.center.board.publish(replace(shop, steer=steer))
+    now.steering.refresh()
+
+
+async def dropped(now: World) -> bool:
+    return set(await now.shares(20)) > set("abc")
 
 
 async def is_told(now: World, **healths: str) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,9 @@ import grpc
 import grpc.aio
 import pytest
 from tests.differential.real import VARIABLE, Door, binary, started
-from tests.e2e.xds_calls import CALL, LONGEST
+from tests.e2e.xds_calls import CALL, LONGEST, Grpc, backend, grpc_process
 
 from reachline.cli.bootstraps import Way, envoy
-from reachline.cli.bootstraps import grpc as grpc_bootstrap
 from reachline.testing.center import FrameAgent, RunningCenter, dead, good, running_center
 from reachline.testing.parts import free_port
 from reachline.testing.wait import until
@@ -52,25 +48,6 @@ def envoy_binary() -> Path:
     if found is None:
         pytest.skip(f"no Envoy: `make envoy`, or {VARIABLE} names its binary")
     return found
-
-
-@asynccontextmanager
-async def backend(name: str) -> AsyncIterator[int]:
-    """A gRPC server that says its name."""
-
-    async def call(_: bytes, __: Any) -> bytes:
-        return name.encode()
-
-    _, service, method = CALL.split("/")
-    server = grpc.aio.server()
-    handlers = {method: grpc.unary_unary_rpc_method_handler(call)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield port
-    finally:
-        await server.stop(0)
 
 
 class Envoys:
@@ -104,39 +81,6 @@ class Envoys:
             except grpc.aio.AioRpcError as error:
                 found[f"{error.code().name}: {error.details()}"] += 1
         return found
-
-
-class Grpc:
-    """A process that calls `xds:///shop`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    async def calls(self, kind: str, count: int) -> Counter[str]:
-        return await asyncio.to_thread(self._calls, kind, count)
-
-    def _calls(self, kind: str, count: int) -> Counter[str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{kind} {count}\n")
-        self._process.stdin.flush()
-        return Counter(json.loads(self._process.stdout.readline()))
-
-
-@contextmanager
-def grpc_process(directory: Path, center: str) -> Iterator[Grpc]:
-    bootstrap = directory / "grpc.json"
-    bootstrap.write_text(json.dumps(grpc_bootstrap(Way(node="grpc-1", center=center))))
-    command = [sys.executable, "-m", "tests.e2e.xds_calls", "xds:///shop"]
-    environ = {**os.environ, "GRPC_XDS_BOOTSTRAP": str(bootstrap)}
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=root
-    ) as process:
-        try:
-            yield Grpc(process)
-        finally:
-            process.kill()
 
 
 class Story:

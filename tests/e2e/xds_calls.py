@@ -1,17 +1,26 @@
-"""Calls through `xds:///` from a process of its own: gRPC reads its bootstrap once a process. Says on standard output who answered.
+"""Calls through `xds:///` from a process of its own: gRPC reads its bootstrap once a process. And gRPC servers that say their name.
 
-Each line of standard input is `sync COUNT` or `aio COUNT`; each line of output the counts by answer, as JSON.
+As a program: each line of standard input is `sync COUNT` or `aio COUNT`; each line of output the counts by answer, as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
+
+from reachline.cli.bootstraps import Way
+from reachline.cli.bootstraps import grpc as grpc_bootstrap
 
 CALL = "/test.Names/Name"
 LONGEST = 20.0
@@ -48,6 +57,58 @@ def main(target: str) -> None:
         kind, count = line.split()
         found = all_called(int(count)) if kind == "sync" else loop.run_until_complete(called(int(count)))
         print(json.dumps(found), flush=True)
+
+
+@asynccontextmanager
+async def backend(name: str) -> AsyncIterator[int]:
+    """A gRPC server that says its name."""
+
+    async def call(_: bytes, __: Any) -> bytes:
+        return name.encode()
+
+    _, service, method = CALL.split("/")
+    server = grpc.aio.server()
+    handlers = {method: grpc.unary_unary_rpc_method_handler(call)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(0)
+
+
+class Grpc:
+    """A process that calls `xds:///shop`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    async def calls(self, kind: str, count: int) -> Counter[str]:
+        return await asyncio.to_thread(self._calls, kind, count)
+
+    def _calls(self, kind: str, count: int) -> Counter[str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{kind} {count}\n")
+        self._process.stdin.flush()
+        return Counter(json.loads(self._process.stdout.readline()))
+
+
+@contextmanager
+def grpc_process(directory: Path, center: str) -> Iterator[Grpc]:
+    bootstrap = directory / "grpc.json"
+    bootstrap.write_text(json.dumps(grpc_bootstrap(Way(node="grpc-1", center=center))))
+    command = [sys.executable, "-m", "tests.e2e.xds_calls", "xds:///shop"]
+    environ = {**os.environ, "GRPC_XDS_BOOTSTRAP": str(bootstrap)}
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=root
+    ) as process:
+        try:
+            yield Grpc(process)
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":
