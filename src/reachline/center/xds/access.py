@@ -63,6 +63,7 @@ class AccessLogs:
                     logged = als.decode(data)
                     self._planes.calls(plane, logged.calls, logged.skipped)
                 else:
+                    self._planes.heard(plane)
                     plane.shed += 1
         finally:
             self._planes.left(plane)

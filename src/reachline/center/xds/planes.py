@@ -56,6 +56,7 @@ class Plane:
     last_ms: int
     streams: int = 0
     messages: int = 0
+    """All that came, those that were dropped among them."""
     counted: int = 0
     """Calls (HDS: verdicts) that are evidence."""
     told_better: int = 0
