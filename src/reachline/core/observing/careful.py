@@ -39,8 +39,8 @@ class Careful:
         self._lines: dict[str, Line] = {}
         self._schedule: list[tuple[int, int, Line]] = []
         self._doubts: list[tuple[int, int, Line]] = []
-        self._returns: list[tuple[int, int, Line]] = []
-        """Re-checks of those in doubt, who go first, and of the dead."""
+        self._watched: list[tuple[int, int, Line]] = []
+        """Re-checks of those in doubt, who go first, and of the dead and the shaky."""
         self._queue: deque[Line] = deque()
         """Scheduled requests that wait for one in flight to end."""
         self._flying = 0
@@ -76,7 +76,7 @@ class Careful:
             return 0
         moments = [heap[0][0] for heap in (self._schedule,) if heap]
         moments += [
-            max(heap[0][0], self._budget.ready(heap[0][2].cost)) for heap in (self._doubts, self._returns) if heap
+            max(heap[0][0], self._budget.ready(heap[0][2].cost)) for heap in (self._doubts, self._watched) if heap
         ]
         if self._held and not self._checks_network:
             return 0
@@ -97,7 +97,7 @@ class Careful:
             if not line.is_gone:
                 self._flying += line.cost
                 asks += self._ask(line, Purpose.PROBE)
-        for heap in (self._doubts, self._returns):
+        for heap in (self._doubts, self._watched):
             self._look(heap, now, asks)
         return tuple(asks)
 
@@ -175,10 +175,12 @@ class Careful:
             self._recheck(line, soonest)
         elif verdict.alive is False:
             self._recheck(line, soonest if verdict.is_hopeful else now + self._care.retry)
+        elif line.is_shaky(now):
+            self._recheck(line, now + self._care.retry)
 
     def _recheck(self, line: Line, at: int) -> None:
         line.recheck_at = at
-        self._push(self._returns if line.verdict.alive is False else self._doubts, at, line)
+        self._push(self._doubts if line.verdict.in_doubt else self._watched, at, line)
 
     def _ask(self, line: Line, purpose: Purpose) -> list[Ask]:
         attempt = Attempt(line.tag, purpose, line.aim)
@@ -224,11 +226,11 @@ class Careful:
         return (told,) if told.changed else ()
 
     def _follow(self, line: Line, was_in_doubt: bool, has_changed: bool, now: int) -> None:
-        """A new doubt is looked into at once, a new death after a while, a hope soon; what is settled needs nothing more."""
+        """A new doubt is looked into at once, a hope soon, the dead and the shaky now and then; what is calm needs nothing more."""
         verdict = line.verdict
         if verdict.in_doubt and not was_in_doubt:
             self._plan(line, now, now)
-        elif verdict.alive and not verdict.in_doubt:
+        elif verdict.alive and not verdict.in_doubt and not line.is_shaky(now):
             line.recheck_at = None
-        elif verdict.alive is False and (has_changed or verdict.is_hopeful or line.recheck_at is None):
+        elif not verdict.in_doubt and (was_in_doubt or has_changed or verdict.is_hopeful or line.recheck_at is None):
             self._plan(line, now + self._care.spacing, now)

@@ -12,6 +12,10 @@ from reachline.core.observing.verdict import Verdict
 
 __all__ = ["Line"]
 
+_DEPTH: Final = 4
+"""Slots for each scheduled request of a window: re-checks come in crowds and must not push out what a lucky run would hide."""
+_MANY: Final = 10
+"""One failure of so many may be chance."""
 _SLACK: Final = 4
 """A quick request may take this many averages: a connection that lost a packet takes three."""
 
@@ -41,7 +45,7 @@ class Line:
         self._care: Final = care
         self.aim: Final = aim_of(tag, rules, care)
         self.verdict: Final = Verdict(care)
-        self._results: Final = Results(rules.sampling, 2 * rules.window)
+        self._results: Final = Results(_DEPTH * rules.sampling, 2 * rules.window)
         self._seen = self._tried = 0
         self._last = 0
         """RTT of the newest pass."""
@@ -60,6 +64,13 @@ class Line:
     def patience(self) -> int:
         """How long a quick request may take."""
         return min(self._rules.timeout, max(self._care.patience, _SLACK * self._last))
+
+    def is_shaky(self, now: int) -> bool:
+        """Alive, and to be watched: it failed just now, or more than one of ten results that still count."""
+        if self.verdict.is_shaky:
+            return True
+        ping = self._results.ping(now)
+        return self.verdict.alive is True and not self.verdict.in_doubt and _MANY * ping.fail > ping.all
 
     def heard(self, rtt: int | None, reason: str, now: int) -> Told:
         """A look ended; None: it failed."""

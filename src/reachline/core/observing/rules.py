@@ -52,8 +52,9 @@ class Care(NamedTuple):
     """…this far apart, whether or not those before have ended…"""
     patience: int = 2 * SECOND
     """…each given this long, or four times the outbound's average, never more than `timeout`."""
-    retry: int = 5 * SECOND
-    """A dead outbound is asked this often, so that its return is seen within ten seconds."""
+    retry: int = 4 * SECOND
+    """An outbound that is dead, or that failed not long ago, is asked this often: with `patience` and the re-checks that follow, its
+    return and its death are known within ten seconds."""
     budget: int = 120
     """Requests a minute, over all outbounds, beside those of the schedule…"""
     reserve: int = 30

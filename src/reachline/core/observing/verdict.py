@@ -9,10 +9,14 @@ from reachline.core.observing.rules import Care
 __all__ = ["Verdict"]
 
 
+_CALM: Final = 5
+"""Passes in a row after a failure until an outbound is as good as any: one that fails half its requests gets there once in 32."""
+
+
 class Verdict:
     """Written by its observer. While nothing is settled yet, `alive` is None."""
 
-    __slots__ = ("_bad", "_care", "_good", "_has_called", "alive", "in_doubt", "left")
+    __slots__ = ("_bad", "_care", "_good", "_has_called", "_passes", "alive", "in_doubt", "left")
 
     def __init__(self, care: Care) -> None:
         self._care: Final = care
@@ -21,11 +25,14 @@ class Verdict:
         self.left = 0
         """Quick requests that may still be made in this doubt."""
         self._bad = self._good = 0
+        self._passes = _CALM
+        """In a row until now; enough of them where it never failed."""
         self._has_called = False
         """Whether a call has said its part in this doubt: all of them together say one thing."""
 
     def heard(self, passed: bool) -> bool:
         """One request ended; whether `alive` is another now."""
+        self._passes = self._passes + 1 if passed else 0
         if self.alive is False:
             return self._hoped(passed)
         if not self.in_doubt:
@@ -82,6 +89,11 @@ class Verdict:
         if not passed:
             self._has_called = False
         return self._good >= self._care.rise and self._settle(True)
+
+    @property
+    def is_shaky(self) -> bool:
+        """Alive, and failed not long ago: it is to be watched."""
+        return self.alive is True and not self.in_doubt and self._passes < _CALM
 
     @property
     def is_hopeful(self) -> bool:
