@@ -8,6 +8,7 @@ __all__ = [
     "ConfigError",
     "JournalError",
     "LocalProtocolError",
+    "Overflow",
     "Problem",
     "ReachlineError",
     "RemoteProtocolError",
@@ -76,3 +77,12 @@ class Shed(ReachlineError):  # noqa: N818  an answer, not a failure
             "Every client is told the same, so trying again elsewhere does not help: answer without it, or come back later"
         )
         self.cluster, self.priority, self.share = cluster, priority, share
+
+
+class Overflow(Shed):
+    """A call is refused, for `limit` of this cluster's are under way in this process: as many as its `circuit_breakers` allow."""
+
+    def __init__(self, cluster: str, limit: int) -> None:
+        text = f"{cluster}: this call is refused: {limit} are under way here, and its circuit_breakers allow no more"
+        ReachlineError.__init__(self, text)
+        self.cluster, self.priority, self.share, self.limit = cluster, 0, 0.0, limit

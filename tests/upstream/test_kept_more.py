@@ -273,3 +273,47 @@ def test_a_call_is_made_again_elsewhere_also_while_no_driver_runs() -> None:
     other = cluster.another((found,))
     assert other is not None
     assert {found.target, other.target} == {A, B}
+
+
+def test_changes_of_health_wait_for_one_another_as_long_as_the_window_says() -> None:
+    clock = Clock()
+    rules = {**SURELY, "max_ejection_percent": 100}
+    cluster = kept(
+        clock,
+        targets=[A, B, C],
+        outliers=rules,
+        update_merge_window=1.0,
+        policy={"name": "random", "healthy_panic_threshold": 0},
+    )
+    clock.now += 0.5
+    call(cluster, A, 500)
+    assert picks(cluster)[A]  # the endpoints came half a second ago: this waits for what else may move
+    assert cluster.deadline() == 1_001.0
+    call(cluster, B, 500)
+
+    clock.now += 0.5
+    cluster.turn()
+
+    assert set(picks(cluster)) == {C}
+    moved(cluster, members("10.0.0.1", "10.0.0.4"))
+    assert set(picks(cluster)) == {"10.0.0.4:80"}  # who comes or goes is obeyed at once
+
+
+def test_a_change_long_after_the_last_one_does_not_wait() -> None:
+    clock = Clock()
+    cluster = kept(clock, targets=[A, B, C], outliers=SURELY, update_merge_window=1.0)
+    clock.now += 1.0
+
+    call(cluster, A, 500)
+
+    assert not picks(cluster)[A]
+
+
+def test_what_waits_is_told_as_it_is() -> None:
+    clock = Clock()
+    cluster = kept(clock, targets=[A, B, C], outliers=SURELY, update_merge_window=1.0)
+
+    call(cluster, A, 500)
+
+    assert cluster.open_lines() == (f"c/{A}",)
+    assert cluster.metrics()["membership_healthy"] == 2

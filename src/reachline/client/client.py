@@ -195,6 +195,7 @@ class Client:
             rng=Random(self._rng.random()),
             patience=self._options.patience,
             local_breaker=self._options.local_breaker,
+            outliers=self._options.outliers.get(name),
             awaken=self.start,
             moved=self._hurry,
         )

@@ -19,6 +19,7 @@ from reachline.model import LineId, Seconds
 from reachline.upstream.listing import LineList, Listed, target
 
 if TYPE_CHECKING:
+    from reachline.core.outlier_rules import OutlierRules
     from reachline.upstream.settings import ClusterSettings
 
 __all__ = ["DEFAULT_CENTER", "CenterAddress", "Clusters", "Options", "Settings", "Static", "checked"]
@@ -92,6 +93,8 @@ class Options:
     seed: int | None = None
     kept: Mapping[str, ClusterSettings] = field(default_factory=dict)
     """Clusters that are kept in process; `clusters` are the center's."""
+    outliers: Mapping[str, OutlierRules] = field(default_factory=dict)
+    """Outlier detection here, beside the center's judgement, by cluster."""
     events: Callable[[Mapping[str, object]], None] | None = None
 
 
@@ -126,7 +129,7 @@ def checked(center: str | Sequence[str], clusters: Clusters, settings: Settings)
     """Options from the arguments of `connect`; ConfigError with every problem found."""
     problems = [_unknown(name) for name in settings if name not in Settings.__annotations__]
     settings = _fitting(settings, problems)
-    names, kept = _named(clusters, problems)
+    names, kept, outliers = _named(clusters, problems)
     centers = _centers(_texts("center", center, problems), problems)
     wait, patience = settings.get("wait", 5.0), settings.get("patience", 1.0)
     for path, seconds in (("wait", wait), ("patience", patience)):
@@ -148,6 +151,7 @@ def checked(center: str | Sequence[str], clusters: Clusters, settings: Settings)
         local_breaker=settings.get("local_breaker", True),
         seed=settings.get("seed"),
         kept=kept,
+        outliers=outliers,
         events=settings.get("events"),
     )
     if problems:
@@ -208,21 +212,31 @@ def _center(url: str, problems: list[Problem]) -> CenterAddress | None:
     return None
 
 
-def _named(clusters: Clusters, problems: list[Problem]) -> tuple[tuple[str, ...], dict[str, ClusterSettings]]:
-    """(names of clusters that a center judges, settings of those kept here)."""
+def _named(
+    clusters: Clusters, problems: list[Problem]
+) -> tuple[tuple[str, ...], dict[str, ClusterSettings], dict[str, OutlierRules]]:
+    """(names of clusters that a center judges, settings of those kept here, outlier detection here beside a center)."""
     if not isinstance(clusters, Mapping):
-        return _clusters(_texts("clusters", clusters, problems), problems), {}
+        return _clusters(_texts("clusters", clusters, problems), problems), {}, {}
     names = _clusters(_texts("clusters", tuple(clusters), problems), problems)
     documents = {name: document for name, document in clusters.items() if document is not None and name in names}
     if not documents:
-        return names, {}
-    from reachline.upstream.reading import read  # noqa: PLC0415  (only who keeps clusters needs all of that)
+        return names, {}, {}
+    from reachline.upstream.reading import read, read_beside  # noqa: PLC0415  (only who keeps clusters needs all of that)
 
+    judged = {
+        name: each for name, each in documents.items() if isinstance(each, Mapping) and each.get("type") == "center"
+    }
+    kept = {name: each for name, each in documents.items() if name not in judged}
     try:
-        return tuple(name for name in names if name not in documents), read(documents, place=_PLACE)
+        return (
+            tuple(name for name in names if name not in kept),
+            read(kept, place=_PLACE),
+            read_beside(judged, place=_PLACE),
+        )
     except ConfigError as error:
         problems += error.problems
-        return names, {}
+        return names, {}, {}
 
 
 def _clusters(names: Sequence[str] | None, problems: list[Problem]) -> tuple[str, ...]:

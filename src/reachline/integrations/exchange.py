@@ -108,7 +108,7 @@ class Exchange:
                 if wait is None:
                     raise
             else:
-                wait = self.answered(status(answer))
+                wait = self.answered(status(answer), answer)
                 if wait is None:
                     return answer
                 close(answer)
@@ -126,7 +126,7 @@ class Exchange:
                 if wait is None:
                     raise
             else:
-                wait = self.answered(status(answer))
+                wait = self.answered(status(answer), answer)
                 if wait is None:
                     return answer
                 await close(answer)
@@ -159,10 +159,12 @@ class Exchange:
         self._end(error)
         return self._more().again(self.call) if isinstance(error, Exception) else None
 
-    def answered(self, status: int) -> Seconds | None:
+    def answered(self, status: int, answer: object = None) -> Seconds | None:
         """A try is answered: how long to wait before the next one, or None where this is the answer. Then it is to be `ended`."""
         call = self.call
         call.answered(status)
+        if self._cluster.told is not None:
+            call.heed_load(answer)
         if status < _ERRORS_FROM or not call.is_retryable:
             return None
         self._end(None)

@@ -124,7 +124,8 @@ class AioChannel:
                     if closing is not None:
                         await closing.close()
                     made = lease.pool.unary_unary(method, *arguments, **more)
-                    return await made(request, timeout=exchange.timeout(timeout), **how)
+                    calling = made(request, timeout=exchange.timeout(timeout), **how)
+                    return await _loaded(exchange.call, calling)
                 except grpc.RpcError as error:
                     _say(exchange.call, error.code())
                     raise
@@ -177,7 +178,7 @@ class _Unary:
                 closing.close()
             try:
                 made = lease.pool.unary_unary(self._method, *self._arguments, **self._more)
-                return made.with_call(request, exchange.timeout(timeout), **how)
+                return _loading(exchange.call, made.with_call(request, exchange.timeout(timeout), **how))
             except grpc.RpcError as error:
                 _say(exchange.call, error.code())
                 raise
@@ -318,6 +319,19 @@ def _code_of(awaitable: Any) -> grpc.StatusCode | None:
         return found
     awaitable.close()
     return None
+
+
+def _loading(call: Attempt, answer: Any) -> Any:
+    """An answer with its call, whose trailers may say what the endpoint reports of its load."""
+    call.load(dict(answer[1].trailing_metadata() or ()).get)
+    return answer
+
+
+async def _loaded(call: Attempt, calling: Any) -> Any:
+    """`_loading`, awaited."""
+    answer = await calling
+    call.load(dict(await calling.trailing_metadata() or ()).get)
+    return answer
 
 
 def _say(call: Attempt, code: grpc.StatusCode | None) -> None:

@@ -72,7 +72,7 @@ class Blocking:
                 if wait is None:
                     raise
             else:
-                wait = exchange.answered(answer.status_code)
+                wait = exchange.answered(answer.status_code, answer)
                 if wait is None:
                     return answer
                 answer.close()

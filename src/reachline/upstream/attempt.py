@@ -5,7 +5,7 @@ Nothing here waits, so the same object serves `with` and `async with` under any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from sys import modules
 from time import monotonic
 from types import TracebackType
@@ -25,12 +25,19 @@ from reachline.upstream.outcome import (
 from reachline.upstream.spans import annotate
 
 if TYPE_CHECKING:
+    from reachline.upstream.circuit import Circuit
     from reachline.upstream.cluster import Cluster
     from reachline.upstream.kept import KeptCluster
     from reachline.upstream.listing import Key, Pick
     from reachline.upstream.tally import Tally
 
-__all__ = ["RETRYABLE", "Attempt"]
+__all__ = ["HIGH", "RETRY", "RETRYABLE", "USUAL", "Attempt"]
+
+USUAL: Final = 0
+HIGH: Final = 1
+"""Counted apart, by the thresholds of high priority."""
+RETRY: Final = 2
+"""A further try of one call. To be or-ed."""
 
 _CANCELLATIONS: Final = ("CancelledError", "Cancelled")
 RETRYABLE: Final = frozenset({502, 503, 504})
@@ -47,7 +54,8 @@ class Attempt:
     """
 
     __slots__ = (
-        "_choice", "_cluster", "_code", "_column", "_ended", "_key", "_started", "_subset", "_tally", "_until", "pick",
+        "_choice", "_circuit", "_cluster", "_code", "_column", "_ended", "_key", "_mark", "_started", "_subset", "_tally",
+        "_until", "pick",
     )  # fmt: skip
 
     pick: Pick | None
@@ -61,13 +69,17 @@ class Attempt:
         *,
         choice: Pick | None = None,
         until: Seconds | None = None,
+        mark: int = USUAL,
     ) -> None:
-        """`choice`: the line is chosen already, by `another`. `until`: a deadline on the monotonic clock, for `remaining`."""
+        """`choice`: the line is chosen already, by `another`. `until`: a deadline on the monotonic clock, for `remaining`. `mark`: what it counts as in a `Circuit`."""
         self._cluster: Final = cluster
         self._key: Final = key
         self._subset: Final = subset
         self._choice: Final = choice
         self._until: Final = until
+        self._mark: Final = mark
+        self._circuit: Circuit | None = None
+        """Of a call that is counted there, and is to leave."""
         self._code: int | None = None
         self._column: Column | None = None
         self._ended: Seconds | None = None
@@ -144,6 +156,27 @@ class Attempt:
         """Take the HTTP status of an answer that any library made; nothing where it has none, or the caller has said more."""
         if self._column is None and (code := status_of(answer)) is not None:
             self.status(code)
+        self.heed_load(answer)
+
+    def heed_load(self, answer: object) -> None:
+        """Take the load that an answer of any library reports among its headers, where the cluster weighs by it."""
+        headers = None if self._cluster.told is None else getattr(answer, "headers", None)
+        if isinstance(headers, Mapping):
+            self.load(headers.get)
+
+    def load(self, header: Callable[[str], str | bytes | None]) -> None:
+        """What the endpoint reports of its load (ORCA), among an answer's headers: `call.load(answer.headers.get)`.
+
+        For policies that weigh by it; for others, and where there is none or it cannot be read, nothing.
+        """
+        told, pick = self._cluster.told, self.pick
+        if told is None or pick is None:
+            return
+        from reachline.wire.orca import report_in  # noqa: PLC0415  (only who weighs by reports needs it)
+
+        report = report_in(header)
+        if report is not None:
+            told(pick, report)
 
     def _say(self, column: Column | None, method: str, argument: object) -> None:
         """The last word so far; one that makes no sense leaves what was said before, or what the block's end says."""
@@ -155,7 +188,10 @@ class Attempt:
     def __enter__(self) -> Self:
         cluster = self._cluster
         self._tally: Tally = cluster.tally
-        self.pick = cluster.begin(self._key, self._subset, self._choice)
+        if cluster.circuit is None:
+            self.pick = cluster.begin(self._key, self._subset, self._choice)
+        else:
+            self.pick = self._limited(cluster.circuit)
         self._started: Seconds = monotonic()
         return self
 
@@ -163,6 +199,8 @@ class Attempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         ended, pick = self._ended, self.pick
+        if self._circuit is not None:
+            self._circuit.leave(self._mark)
         if ended is None:
             ended = self._ended = monotonic()
         if pick is None:
@@ -183,6 +221,17 @@ class Attempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, trace)
+
+    def _limited(self, circuit: Circuit) -> Pick | None:
+        """A line, if one more call may be under way; raises Overflow, or whatever a pick does."""
+        circuit.enter(self._mark)
+        try:
+            pick = self._cluster.begin(self._key, self._subset, self._choice)
+        except BaseException:
+            circuit.leave(self._mark)
+            raise
+        self._circuit = circuit
+        return pick
 
     def _inferred(self, error: BaseException, elapsed: Seconds) -> Column:
         """A caller that gave up waiting has seen a late call; one that was cancelled early has seen nothing."""

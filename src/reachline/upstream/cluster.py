@@ -13,17 +13,20 @@ from random import Random
 from typing import Final, TypeVar, Unpack
 
 from reachline.core.local import UNTRIED, LocalBreaker, claim, deadline, is_blocked, is_forgotten, may_trip
+from reachline.core.outlier_rules import OutlierRules
 from reachline.core.pick import WeightedRandom
-from reachline.core.regroup import Terms, admissions, own_trial_ms
+from reachline.core.regroup import admissions
 from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.care import Cares, other, spared
-from reachline.upstream.judging import announce, judged
+from reachline.upstream.ejecting import Ejecting
+from reachline.upstream.judging import announce, announce_misuse, broken, judged
 from reachline.upstream.lately import Lately
-from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick, picks_of, terms
+from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
 from reachline.upstream.planned import Admitting, admitted, spread
+from reachline.upstream.present import Present
 from reachline.upstream.stats import ClusterStats, Source
 from reachline.upstream.tally import Tally
 from reachline.upstream.tries import Plan, Try, acall, attempts, call
@@ -34,9 +37,7 @@ _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_OK: Final = Column.OK
-_FAILED: Final = Column.FAILED
-_LATE: Final = Column.LATE
+_OK, _FAILED, _LATE = Column.OK, Column.FAILED, Column.LATE
 """By name here, as in `attempt`: on the way of every call."""
 _EMPTY: Final[WeightedRandom[Pick]] = WeightedRandom((), ())
 _REPICKS: Final = 4
@@ -51,6 +52,10 @@ class Cluster:
     `_lock` guards `_rows`, `_trips`, `_misuses` and the making of a new picker. `pick` reads one reference and takes no lock.
     """
 
+    circuit: Final[None] = None
+    told: Final[None] = None
+    """Thresholds and reported loads are of clusters that are kept in process."""
+
     def __init__(
         self,
         name: str,
@@ -59,6 +64,7 @@ class Cluster:
         rng: Random,
         patience: Seconds = 1.0,
         local_breaker: bool = True,
+        outliers: OutlierRules | None = None,
         awaken: Callable[[], None] = lambda: None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
@@ -77,14 +83,11 @@ class Cluster:
         self._cares = Cares()
         self._lately = Lately()
         self._trips = self._refused = self._misuses = 0
+        self._own = None if outliers is None else Ejecting(outliers, clock=clock, rng=rng)
         self._source: Source = "none"
         self._heard_ms = _NEVER
         self._list = LineList(cluster=name, lines=())
-        self._terms: Terms | None = None
-        """Of the present list, made once a breaker or a line held open calls for them."""
-        self._holds_open = False
-        self._picks: tuple[Pick, ...] = ()
-        self._weights: Mapping[LineId, int] = {}
+        self._present = Present(self._list)
         self._made: WeightedRandom[Pick] | Admitting = _EMPTY
         self._made_ms = _NEVER
         self._picker: WeightedRandom[Pick] | Admitting = _EMPTY
@@ -107,9 +110,9 @@ class Cluster:
             return self._pick_slowly(choice)
         return choice
 
-    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Attempt:
+    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None, *, high: bool = False) -> Attempt:
         """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
-        return Attempt(self, key, subset)
+        return Attempt(self, key, subset, mark=high)
 
     def attempts(self, **plan: Unpack[Plan]) -> Iterator[Try]:
         """Tries of one call, each on another line: `for each in cluster.attempts(idempotent=True): with each as call:`."""
@@ -149,7 +152,7 @@ class Cluster:
     def open_lines(self) -> tuple[LineId, ...]:
         """Lines that this client's own breakers keep out now, by id."""
         with self._lock:
-            return self._open()
+            return tuple(sorted(line for line, row in self._breakers().items() if row.gate is not Gate.CLOSED))
 
     def stats(self) -> ClusterStats:
         """A moment's figures."""
@@ -162,7 +165,7 @@ class Cluster:
             is_stale=self.is_stale,
             trouble=self.trouble,
             open=self.open_lines(),
-            trips=self._trips,
+            trips=self._trips + (0 if self._own is None else self._own.trips),
             refused_versions=self._refused,
             misuses=self._misuses,
             calls=self.tally.totals(),
@@ -212,12 +215,12 @@ class Cluster:
             self._refused += 1
             return False
         with self._lock:
-            self._list, self._picks, self._source, self._terms = lines, picks_of(lines), source, None
-            self._holds_open = any(each.breaker is Gate.OPEN and not each.weight for each in lines.lines)
-            self._weights = {each.line: each.weight for each in lines.lines}
+            self._list, self._present, self._source = lines, Present(lines), source
             if source != "static":
                 self._heard_ms = self._now_ms() - round(silence * 1_000)
-            self._rows = {line: row for line, row in self._rows.items() if line in self._weights}
+            self._rows = {line: row for line, row in self._rows.items() if line in self._present.weights}
+            if self._own is not None:
+                self._own.replace(self._present.weights)
             self._hand_back()
             self._remake(self._now_ms())
         return True
@@ -226,21 +229,24 @@ class Cluster:
         """A center confirmed the present list. Lines tried on our own while it was silent are its affair again."""
         silent_ms = self._now_ms() - self._heard_ms
         self._heard_ms = self._now_ms()
-        due = self._own_trial_ms()
+        due = self._present.own_trial_ms
         if due is not None and silent_ms >= due:
             with self._lock:
                 self._hand_back()
                 self._remake(self._now_ms())
 
-    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:  # noqa: ARG002
-        """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known.
-
-        Its HTTP status is the column's affair here.
-        """
+    def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:
+        """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known."""
         pace = 0 if elapsed is None or column is not _OK else pace_of(elapsed, self._list.slow, self._list.crawl)
         self.tally.add(pick.line, pick.window, column, pace=pace, elapsed=elapsed or 0.0)
         if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
+        if self._own is not None:
+            with self._lock:
+                if is_moved := self._own.saw(pick.line, column, elapsed, code):
+                    self._remake(self._now_ms())
+            if is_moved:
+                self._moved()
 
     def finish(self, pick: Pick, column: Column, elapsed: Seconds, code: int | None = None) -> None:
         """The end of a call that `begin` began."""
@@ -254,8 +260,7 @@ class Cluster:
             self._misuses += 1
             is_first = self._misuses == 1
         if is_first:
-            extra = {"cluster": self.name, "method": method, "argument": type(argument).__name__}
-            _log.warning("argument_ignored", extra=extra)
+            announce_misuse(_log, self.name, method, argument)
 
     def take(self, service: str) -> tuple[Outcome, ...]:
         """Outcomes since the last take; those of lines that no center published are nobody's business."""
@@ -274,6 +279,8 @@ class Cluster:
         with self._lock:
             now_ms = self._now_ms()
             self._rows = {line: row for line, row in self._rows.items() if not is_forgotten(row, now_ms)}
+            if self._own is not None:
+                self._own.turn()
             self._remake(now_ms)
 
     def deadline(self) -> Seconds | None:
@@ -281,9 +288,11 @@ class Cluster:
         with self._lock:
             # From the newest picker on: it knows of all that was due before it was made.
             moments = [due] if (due := deadline(self._rows.values(), self._made_ms)) is not None else []
-            silence = self._own_trial_ms()
+            silence = self._present.own_trial_ms
             if silence is not None and self._heard_ms + silence > self._made_ms:
                 moments.append(self._heard_ms + silence)
+            if self._own is not None:
+                moments.append(self._own.deadline_ms())
         return min(moments) / 1_000 if moments else None
 
     def forked(self, rng: Random) -> None:
@@ -294,6 +303,8 @@ class Cluster:
         """
         self._lock, self._rng, self.tally = threading.Lock(), rng, Tally()
         self._rows, self._trips, self._misuses = {}, 0, 0
+        if self._own is not None:
+            self._own.forked(rng)
         self._cares.forked()
         self._lately = Lately()
         self._asleep = True
@@ -303,7 +314,7 @@ class Cluster:
     def retire(self) -> None:
         """The driver is gone for good: picks go on from the last list, without breakers that nobody would turn back."""
         with self._lock:
-            self._breaks, self._rows, self._asleep = False, {}, False
+            self._breaks, self._rows, self._own, self._asleep = False, {}, None, False
             self._remake(self._now_ms())
 
     def wake(self) -> None:
@@ -346,9 +357,9 @@ class Cluster:
             stale_call = pick.generation != before.generation or (before.gate is Gate.HALF_OPEN and not pick.is_trial)
             after = before
             if not stale_call:
-                rules, proven = self._list.local, not self._weights.get(pick.line)
+                rules, proven = self._list.local, not self._present.weights.get(pick.line)
                 often = self._lately.is_often(pick, column, self.tally, now_ms, rules)
-                free = often and self._breaks and may_trip(pick.line, self._weights, self._rows, rules)
+                free = often and self._breaks and may_trip(pick.line, self._present.weights, self._breakers(), rules)
                 after = judged(before, column, now_ms, rules, may_trip=free, proven=proven)
             if after == before:
                 return
@@ -366,34 +377,23 @@ class Cluster:
             self._moved()
             announce(pick.line, before, after, now_ms)
 
-    def _open(self) -> tuple[LineId, ...]:
-        return tuple(sorted(line for line, row in self._rows.items() if row.gate is not Gate.CLOSED))
+    def _breakers(self) -> Mapping[LineId, LocalBreaker]:
+        """What holds lines out here; the lock is held."""
+        return self._rows if self._own is None else self._own.over(self._rows)
 
     def _hand_back(self) -> None:
         """What our own trials proved while no center spoke counts no more; the lock is held."""
         self._rows = {line: row._replace(proven=False) for line, row in self._rows.items()}
 
-    def _known_terms(self) -> Terms:
-        if self._terms is None:
-            self._terms = terms(self._list)
-        return self._terms
-
-    def _own_trial_ms(self) -> int | None:
-        return own_trial_ms(self._known_terms()) if self._holds_open else None
-
     def _remake(self, now_ms: int) -> None:
         """A new picker from the present list and breakers; the lock is held."""
         weights = [each.weight * MILLI for each in self._list.lines]
-        picks = self._cares.applied(self._list, self._picks, self._rows)
-        if self._rows or self._holds_open:
-            found = admissions(self._known_terms(), self._rows, now_ms, silent_ms=now_ms - self._heard_ms)
+        rows = self._breakers()
+        picks = self._cares.applied(self._list, self._present.picks, rows)
+        if rows or self._present.holds_open:
+            found = admissions(self._present.terms, rows, now_ms, silent_ms=now_ms - self._heard_ms)
             weights = [each.weight for each in found]
-            for place, (pick, each) in enumerate(zip(self._picks, found, strict=True)):
-                row = self._rows.get(pick.line)
-                if row is not None or each.is_trial:
-                    picks[place] = picks[place]._replace(
-                        generation=row.generation if row else 0, is_trial=each.is_trial
-                    )
+            picks = broken(picks, found, rows)
         self._made = admitted(WeightedRandom(picks, spread(self._list, weights)), self._list, self.shed)
         self._made_ms = now_ms
         if not self._asleep:

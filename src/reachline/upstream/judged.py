@@ -6,28 +6,28 @@ Pure but for its own state: `now_ms` comes in, what happened goes out. Refuses t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from reachline.core.checking import After, Verdict
 from reachline.core.outlier import Outliers
 from reachline.core.outlier_events import Action, Event, Saw
+from reachline.core.pick import Member as Seat
 from reachline.core.pick import Memory
+from reachline.core.pick.orca import Report
 from reachline.core.pick.peak_ewma import began, ended, left, settle
 from reachline.members import Membership
 from reachline.model import Seconds
+from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column
+from reachline.upstream.reported import Reports
 from reachline.upstream.roll import Roll
 from reachline.upstream.settings import ClusterSettings
+from reachline.upstream.shown import shown
 from reachline.upstream.told import check_counters
 
 __all__ = ["NOTHING", "Judged", "Moved"]
 
-_SAWS: Final = {
-    Column.OK: Saw.ANSWERED, Column.ERRORS: Saw.FAILED, Column.LATE: Saw.TIMEOUT, Column.FAILED: Saw.UNCONNECTED,
-}  # fmt: skip
-"""What a call's end shows outlier detection, as Envoy's router tells it: a reset is of our own side there too."""
-_SHOWN: Final = tuple(_SAWS.get(each) for each in Column)
-"""By place, as the tally's columns: an enum's hash costs as much as a pick on Python 3.11, and so does the look-up of a member."""
 _OK: Final = Column.OK
 _NONE: Final = Column.NONE
 _CONNECTED: Final = Saw.CONNECTED
@@ -40,6 +40,8 @@ class Moved(NamedTuple):
 
     is_moved: bool = False
     events: tuple[Event, ...] = ()
+    may_wait: bool = True
+    """Whether it is health or weight alone, which may wait for more of it: nobody came or went."""
 
 
 NOTHING: Final = Moved()
@@ -58,6 +60,11 @@ class Judged:
         """Calls by how they ended. Here, not in the tally, whose rows nobody takes: one lock less on the way of a call."""
         self.restart_ms: int | None = None
         """When slow start wants another picker."""
+        weighing = settings.policy.weighing
+        self.reports: Final = None if weighing is None else Reports(weighing)
+        """Loads that endpoints report; None: nobody asks."""
+        self._weights: tuple[int, ...] = ()
+        """That are served, where reports make them."""
         self._settings: Final = settings
         self._averages: Final = settings.policy.name == "peak_ewma"
         """Whether anybody reads how long answers take: averages cost a fifth of an attempt."""
@@ -75,6 +82,8 @@ class Judged:
         self.outliers = None if rules is None else Outliers(rules, seed=seed, now_ms=now_ms)
         self.memory = Memory(seed=seed & 0xFFFF_FFFF, hashes=self.memory.hashes)
         self.counts, self.ends = Counter(), [0] * len(Column)
+        if self.reports is not None:
+            self.reports.forget()
         self._readmit(now_ms)
 
     def retire(self, now_ms: int) -> None:
@@ -88,8 +97,9 @@ class Judged:
 
     def update(self, membership: Membership, now_ms: int) -> Moved:
         """Take the endpoints as they are now."""
-        self.counts["membership_change"] += self.roll.replace(membership, now_ms)
-        return Moved(True, self._readmit(now_ms))
+        is_other = self.roll.replace(membership, now_ms)
+        self.counts["membership_change"] += is_other
+        return Moved(True, self._readmit(now_ms), may_wait=not is_other)
 
     def checked(self, key: str, after: After, verdict: Verdict, now_ms: int) -> Moved:
         """Take a check's result. The endpoint's ejection may be over by it, or its stay."""
@@ -98,11 +108,25 @@ class Judged:
         is_moved = self.roll.checked(key, after.check, now_ms)
         if len(self.roll) < size:
             self.counts["membership_change"] += 1
-            return Moved(True, self._readmit(now_ms))
+            return Moved(True, self._readmit(now_ms), may_wait=False)
         if self.outliers is None or verdict.fault is not None or after.check.failed:
             return Moved(is_moved)
         found = self._obeyed(self.outliers.passed_check(key, now_ms), now_ms)
         return Moved(is_moved or found.is_moved, found.events)
+
+    def seats(self, now_ms: int) -> Sequence[Seat[Pick]]:
+        """What a picker is built of, each with the weight that counts now."""
+        seats = self.roll.seats()
+        return seats if self.reports is None else self.reports.weigh(seats, now_ms)
+
+    def served(self, seats: Sequence[Seat[Pick]], restart_ms: int | None) -> None:
+        """A picker of these is in place; slow start wants another at `restart_ms`. Who is gone is forgotten."""
+        self.restart_ms = restart_ms
+        if len(self.memory.loads) > len(seats):
+            self.memory.keep(seat.key for seat in seats)
+        if self.reports is not None:
+            self._weights = tuple(seat.weight for seat in seats)
+            self.reports.keep(seat.key for seat in seats)
 
     def began(self, key: str) -> None:
         """A call to an endpoint begins, by what its calls are counted by."""
@@ -137,15 +161,20 @@ class Judged:
     def called(self, key: str, column: Column, elapsed: Seconds | None, code: int | None, now_ms: int) -> Moved:
         """What a whole call came to, for outlier detection."""
         self.ends[column] += 1
-        outliers, shown = self.outliers, _SHOWN[column]
-        if outliers is None or shown is None:
+        outliers, seen = self.outliers, shown(column)
+        if outliers is None or seen is None:
             return NOTHING
         took_us = None if elapsed is None or column is not _OK else int(elapsed * 1e6)
-        events = outliers.saw(key, shown, now_ms, code=code, took_us=took_us)
+        events = outliers.saw(key, seen, now_ms, code=code, took_us=took_us)
         if code is not None and outliers.rules.split_external_local_origin_errors:
             # Who answers was reached. (Envoy hears of that once a connection.)
             events += outliers.saw(key, _CONNECTED, now_ms)
         return self._obeyed(events, now_ms) if events else NOTHING
+
+    def told(self, key: str, report: Report, now_ms: int) -> None:
+        """The load that an endpoint reports, by what its calls are counted by; weights follow once they are due."""
+        if self.reports is not None:
+            self.reports.told(key, report, now_ms)
 
     def saw(self, key: str, saw: Saw, now_ms: int, *, code: int | None = None, took_us: int | None = None) -> Moved:
         """One thing seen of an endpoint."""
@@ -162,7 +191,7 @@ class Judged:
             settle(self.memory.loads.values(), now_ms)
             self._settled_ms = now_ms
         restarts = self.restart_ms is not None and self.restart_ms <= now_ms
-        return Moved(found.is_moved or restarts, found.events)
+        return Moved(found.is_moved or restarts or self._reweighs(now_ms), found.events)
 
     def deadline(self) -> int | None:
         """When `turn` is due, in ms."""
@@ -171,7 +200,16 @@ class Judged:
             moments.append(self.restart_ms)
         if self._averages:
             moments.append(self._settled_ms + _SETTLE_MS)
+        if self.reports is not None and self.reports.due_ms is not None:
+            moments.append(self.reports.due_ms)
         return min(moments, default=None)
+
+    def _reweighs(self, now_ms: int) -> bool:
+        """Whether reports make other weights than those that are served."""
+        reports = self.reports
+        if reports is None or reports.due_ms is None or reports.due_ms > now_ms:
+            return False
+        return reports.turn(self.roll.seats(), self._weights, now_ms)
 
     def _readmit(self, now_ms: int) -> tuple[Event, ...]:
         """Tell outlier detection who is here now, and obey what it remembers of them."""

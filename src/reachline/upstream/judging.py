@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from reachline.core.local import LocalBreaker, abandoned, failed, succeeded
+from reachline.core.regroup import Admission
 from reachline.core.rules import LocalRules
 from reachline.model import Gate, LineId
+from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column
 
-__all__ = ["announce", "judged"]
+__all__ = ["announce", "announce_misuse", "broken", "judged"]
 
 _log: Final = logging.getLogger("reachline.upstream.cluster")
 
@@ -26,6 +29,22 @@ def judged(
             return failed(row, now_ms, rules, may_trip=may_trip)
         case Column.NONE:
             return abandoned(row, now_ms)
+
+
+def broken(picks: Sequence[Pick], found: Sequence[Admission], rows: Mapping[LineId, LocalBreaker]) -> list[Pick]:
+    """The picks, each with the generation of its line's breaker, and whether it is the line's one trial."""
+    made = list(picks)
+    for place, (pick, each) in enumerate(zip(picks, found, strict=True)):
+        row = rows.get(pick.line)
+        if row is not None or each.is_trial:
+            made[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
+    return made
+
+
+def announce_misuse(log: logging.Logger, cluster: str, method: str, argument: object) -> None:
+    """Log that a caller's argument made no sense."""
+    extra = {"cluster": cluster, "method": method, "argument": type(argument).__name__}
+    log.warning("argument_ignored", extra=extra)
 
 
 def announce(line: LineId, before: LocalBreaker, after: LocalBreaker, now_ms: int) -> None:

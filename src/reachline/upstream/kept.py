@@ -15,18 +15,21 @@ from typing import Final, TypeVar, Unpack
 from reachline.core.checking import After, Verdict
 from reachline.core.outlier_events import Saw
 from reachline.core.pick import elsewhere
-from reachline.core.pick.slow import due_ms
-from reachline.members import Membership, Update
+from reachline.core.pick.orca import Report
+from reachline.members import Update
 from reachline.model import Failure, LineId, Seconds, Version
 from reachline.upstream.attempt import Attempt
+from reachline.upstream.circuit import Circuit
 from reachline.upstream.eventlog import EventLog, Hear
 from reachline.upstream.judged import Judged, Moved
+from reachline.upstream.judging import announce_misuse
 from reachline.upstream.listing import Key, Listed, Pick, is_pick
+from reachline.upstream.making import Making
 from reachline.upstream.noted import Notes
 from reachline.upstream.outcome import Column, FailureName, column_of_word
-from reachline.upstream.picking import NOBODY, hashed, make
+from reachline.upstream.picking import NOBODY, hashed
 from reachline.upstream.roll import Row
-from reachline.upstream.settings import ClusterSettings, policy_of
+from reachline.upstream.settings import ClusterSettings
 from reachline.upstream.stats import ClusterStats
 from reachline.upstream.tally import Tally, Totals
 from reachline.upstream.told import Told, counted, explained, listed
@@ -39,14 +42,10 @@ _log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _OK: Final = Column.OK
-_HERE_MOST: Final = 1_000
-"""Endpoints up to which whoever ends a call, or tells of a change, makes the next picker: two milliseconds. Above, `turn` does…"""
-_BIG: Final = ("maglev",)
-"""…and always where a table is filled, however few they are: fifty milliseconds."""
 
 
 class KeptCluster:
-    """`_lock` guards `_judged`, `_misuses`, `_failed_by_call` and what is served; `_building` is held by the one that makes a picker.
+    """`_lock` guards `_judged`, `_making`, `_misuses`, `_failed_by_call` and what is served.
 
     Updates, checks and timers come from the driver alone. `pick` reads one reference and takes no lock.
     """
@@ -77,16 +76,17 @@ class KeptCluster:
         self._clock, self._wall, self._rng = clock, wall, rng
         self._awaken, self._stir = awaken, stir
         self._asleep = True
-        self._lock, self._building = threading.Lock(), threading.Lock()
-        self._is_dirty = False
-        """Whether what is served is older than what is known."""
-        self._membership = Membership()
+        self._lock = threading.Lock()
         self._judged: Final = Judged(settings, seed=rng.getrandbits(63), now_ms=self._now_ms())
         self._misuses = 0
         self._failed_by_call: list[str] = []
         self._notes: Final = Notes(settings, self.events)
-        self._made = self._pickers = NOBODY
-        self._here_most: Final = 0 if settings.policy.name in _BIG else _HERE_MOST
+        self._making: Final = Making(settings, self._judged, self._notes)
+        self._pickers = NOBODY
+        self.circuit = self._new_circuit()
+        """What limits how much may be under way; None: nothing does."""
+        self.told: Final = None if self._judged.reports is None else self._told
+        """Takes the load that an endpoint reports; None: nobody asks for it."""
 
     # What callers use.
 
@@ -101,9 +101,9 @@ class KeptCluster:
         choice = (pickers.all if subset is None else pickers.of(subset)).pick(self._rng, number)
         return choice if choice is not None or not self._asleep else self._pick_awake(number, subset)
 
-    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None) -> Attempt:
+    def attempt(self, key: Key = None, subset: Mapping[str, str] | None = None, *, high: bool = False) -> Attempt:
         """One call as `with cluster.attempt() as call:`, or `async with`; it times the block and records how it ended."""
-        return Attempt(self, key, subset)
+        return Attempt(self, key, subset, mark=high)
 
     def attempts(self, **plan: Unpack[Plan]) -> Iterator[Try]:
         """Tries of one call, each at another endpoint: `for each in cluster.attempts(idempotent=True): with each as call:`."""
@@ -119,7 +119,7 @@ class KeptCluster:
 
     def another(self, tried: tuple[Pick, ...], key: Key = None, subset: Mapping[str, str] | None = None) -> Pick | None:
         """An endpoint for a further try of one call, none of those `tried`; None where there is no other."""
-        pickers = self._made  # also while no driver runs
+        pickers = self._making.made  # also while no driver runs
         picker = pickers.all if subset is None else pickers.of(subset)
         found = elsewhere(picker, self._rng, hashed(key), tried)
         # By line: one that was ejected since it was tried, and is offered all the same, is another pick of the same endpoint.
@@ -168,7 +168,8 @@ class KeptCluster:
         dropped = self.tally.totals().shed
         with self._lock:
             judged = self._judged
-            return counted(judged.roll, judged.outliers, judged.memory, judged.counts, dropped=dropped)
+            found = counted(judged.roll, judged.outliers, judged.memory, judged.counts, dropped=dropped)
+        return found if self.circuit is None else found | self.circuit.counts()
 
     @property
     def version(self) -> Version | None:
@@ -252,8 +253,7 @@ class KeptCluster:
             self._misuses += 1
             is_first = self._misuses == 1
         if is_first:
-            extra = {"cluster": self.name, "method": method, "argument": type(argument).__name__}
-            _log.warning("argument_ignored", extra=extra)
+            announce_misuse(_log, self.name, method, argument)
 
     # What the driver uses.
 
@@ -264,22 +264,22 @@ class KeptCluster:
 
     @property
     def is_large(self) -> bool:
-        """Whether making a picker takes longer than a caller or a loop should be held up: then `turn` alone does, in a thread aside."""
-        return len(self._judged.roll) > self._here_most
+        """Whether making a picker takes long: then `turn` alone does, and is to be called in a thread aside."""
+        return self._making.is_large
 
     @property
     def is_current(self) -> bool:
         """Whether all that is known is served."""
-        return not self._is_dirty and not self._building.locked()
+        return self._making.is_current
 
     def update(self, update: Update) -> None:
         """Take a change that discovery told."""
         self._notes.updated(update)
         self.trouble = update.trouble
         with self._lock:
-            self._membership = update.membership
+            is_same_policy = self._making.take(update.membership)
             moved = self._judged.update(update.membership, self._now_ms())
-        self._after(moved)
+        self._after(moved._replace(may_wait=moved.may_wait and is_same_policy))
 
     def checked(self, key: str, after: After, verdict: Verdict) -> bool:
         """Take a check's result; whether the endpoint is here still, for one that discovery no longer names goes by a failure."""
@@ -300,15 +300,18 @@ class KeptCluster:
 
     def turn(self) -> None:
         """Let a sweep, a return or a step of slow start take effect. To be called at `deadline` or later."""
+        now_ms = self._now_ms()
         with self._lock:
-            moved = self._judged.turn(self._now_ms())
-        self._after(Moved(moved.is_moved or self._is_dirty, moved.events), is_made=True)
+            moved = self._judged.turn(now_ms)
+            due = self._making.due_ms(now_ms)
+        is_due = due is not None and due <= now_ms
+        self._after(moved._replace(is_moved=moved.is_moved or is_due), is_made=is_due or not self.settings.merge_window)
 
     def deadline(self) -> Seconds | None:
         """When `turn` is due by the clock, perhaps already, or None."""
         with self._lock:
-            due = self._now_ms() if self._is_dirty else self._judged.deadline()
-        return None if due is None else due / 1_000
+            moments = [self._making.due_ms(self._now_ms()), self._judged.deadline()]
+        return min((due / 1_000 for due in moments if due is not None), default=None)
 
     def forked(self, rng: Random) -> None:
         """In a forked child: endpoints and what checks made of them stay; calls and ejections are the parent's.
@@ -316,8 +319,9 @@ class KeptCluster:
         Locks are made anew, for another thread may have held them at the fork; chance as well, for a child must not
         choose as its parent does.
         """
-        self._lock, self._building = threading.Lock(), threading.Lock()
-        self._rng, self.tally = rng, Tally()
+        self._lock = threading.Lock()
+        self._making.forked()
+        self._rng, self.tally, self.circuit = rng, Tally(), self._new_circuit()
         self._misuses, self._failed_by_call = 0, []
         self.events.forget()
         self._judged.begin_anew(rng.getrandbits(63), self._now_ms())
@@ -327,7 +331,7 @@ class KeptCluster:
     def wake(self) -> None:
         """The driver runs: picks are served from the present endpoints again."""
         with self._lock:
-            self._asleep, self._pickers = False, self._made
+            self._asleep, self._pickers = False, self._making.made
 
     def sleep(self) -> None:
         """No driver runs: `awaken` is called at the next use, and at each one until one does."""
@@ -346,6 +350,14 @@ class KeptCluster:
     def _now_ms(self) -> int:
         return int(self._clock() * 1_000)
 
+    def _told(self, pick: Pick, report: Report) -> None:
+        with self._lock:
+            self._judged.told(pick.key, report, self._now_ms())
+
+    def _new_circuit(self) -> Circuit | None:
+        limits = self.settings.thresholds
+        return None if limits is None else Circuit(self.name, *limits)
+
     def _panics(self, choice: Pick) -> bool:
         row = self._judged.roll.row(choice.target)
         return row is not None and row.member.priority in self._pickers.panics
@@ -359,41 +371,22 @@ class KeptCluster:
 
     def _pick_awake(self, key: int | None, subset: Mapping[str, str] | None) -> Pick | None:
         self._wake()
-        pickers = self._made
+        pickers = self._making.made
         return (pickers.all if subset is None else pickers.of(subset)).pick(self._rng, key)
 
     def _after(self, moved: Moved, *, is_made: bool = False) -> None:
         """Once the lock is free: make the picker, or leave it to `turn`; note the events."""
+        making = self._making
         if moved.is_moved:
-            self._is_dirty = True
-            if is_made or self._asleep or not self.is_large:
-                self._remake()
+            with self._lock:
+                is_due = making.want(self._now_ms(), may_wait=moved.may_wait and not is_made)
+            if is_made or self._asleep or (is_due and not making.is_large):
+                making.run(self._lock, self._rng, self._now_ms, self.tally.shed, self._serve)
         self._notes.decided(moved.events, self._wall())
-        if moved.events or self._is_dirty:
+        if moved.events or making.is_dirty:
             self._stir()
 
-    def _remake(self) -> None:
-        """A new picker of the endpoints as they stand. Whoever finds another at it leaves it to that one."""
-        while self._is_dirty and self._building.acquire(blocking=False):
-            try:
-                self._is_dirty = False
-                self._make()
-            finally:
-                self._building.release()
-
-    def _make(self) -> None:
-        now_ms = self._now_ms()
-        with self._lock:
-            seats, membership, memory = self._judged.roll.seats(), self._membership, self._judged.memory
-        policy, rng = policy_of(self.settings, membership), Random(self._rng.random())
-        found = make(
-            self.settings, seats, policy, memory, rng, now_ms=now_ms, drops=membership.drops, shed=self.tally.shed
-        )
-        with self._lock:
-            if len(memory.loads) > len(seats):
-                memory.keep(seat.key for seat in seats)
-            self._judged.restart_ms = due_ms(seats, policy.slow_start, now_ms)
-            self._made = found.pickers
-            if not self._asleep:
-                self._pickers = self._made
-        self._notes.left_out(found.problems)
+    def _serve(self) -> None:
+        """The newest pickers, while a driver runs; the lock is held."""
+        if not self._asleep:
+            self._pickers = self._making.made

@@ -25,6 +25,7 @@ from reachline.core.pick import TABLE, Policy
 from reachline.core.pick.maglev import TABLE_MOST, is_prime
 from reachline.core.pick.policy import RING_MOST, HashFunction, SlowStart
 from reachline.discovery.naming import DnsSettings, Family
+from reachline.doors.envoy.circuits import thresholds
 from reachline.doors.envoy.fields import UINT32, Block, Finding
 from reachline.doors.envoy.outliers import outliers as envoy_outliers
 from reachline.doors.origin import Path
@@ -35,9 +36,10 @@ from reachline.model import Health, Locality
 from reachline.upstream.asked import check
 from reachline.upstream.durations import in_words, seconds
 from reachline.upstream.listing import target
+from reachline.upstream.reported import REPORTED, weighing
 from reachline.upstream.settings import ClusterSettings, ControlPlane, Kind
 
-__all__ = ["native"]
+__all__ = ["beside", "native"]
 
 _HEALTHS: Final = tuple(health.name for health in Health)
 _EJECT_MOST: Final = 50
@@ -88,12 +90,26 @@ def native(name: str, block: Block) -> ClusterSettings:
         callers=_by_place(block, "callers"),
         hash_hostnames=hashes_names,
         check=check(block),
+        thresholds=None if (circuit := block.block("circuit_breakers")) is None else thresholds(circuit),
+        merge_window=seconds(block, "update_merge_window", 0.0),
         outliers=rules,
         outlier_log=log,
         warm=seconds(block, "warm", 5.0),
     )
     block.done()
     return found
+
+
+def beside(block: Block) -> OutlierRules | None:
+    """Outlier detection of this process for a cluster that a center judges: all that may be said of one here."""
+    rules, log = _outliers(block)
+    if rules is None:
+        block.found.refuse(block.at("outliers"), "is needed by type: center", "or None in place of the block")
+    if log:
+        block.refuse("outliers", "has no event_log_path in a cluster that a center judges", "its events are in the log")
+    block.word("type", ("center",), "center")
+    block.done()
+    return rules
 
 
 def _targets(block: Block) -> tuple[dict[Path, Member], str]:
@@ -233,6 +249,8 @@ def _policy(block: Block) -> tuple[Policy, Membership, bool]:
         "balance_factor": own.whole("hash_balance_factor", 0),
         "slow_start": None if slow is None else _slow_start(slow),
     }
+    if fields["name"] == REPORTED:
+        fields["weighing"] = weighing(own)
     base = Membership(
         overprovisioning=own.whole("overprovisioning_factor", 140, least=100) / 100,
         weighted_priorities=own.flag("weighted_priority_health"),

@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from reachline.core.checking import After, Verdict
+from reachline.core.outlier_rules import OutlierRules
 from reachline.discovery.naming import DnsSettings, Family
 from reachline.doors.envoy import Cluster, Dns, Type
 from reachline.doors.envoy import read as read_envoy
@@ -21,10 +22,10 @@ from reachline.doors.envoy.fields import Block, Findings, problem_of
 from reachline.errors import ConfigError, Problem
 from reachline.upstream.checks import Checks
 from reachline.upstream.finding import ads_of, discovery_of
-from reachline.upstream.native import native
+from reachline.upstream.native import beside, native
 from reachline.upstream.settings import ClusterSettings, ControlPlane, Kind
 
-__all__ = ["read", "settings_of"]
+__all__ = ["read", "read_beside", "settings_of"]
 
 _ENVOYS: Final = frozenset(
     {
@@ -59,6 +60,17 @@ def read(documents: Mapping[str, object], *, place: str) -> dict[str, ClusterSet
     return found
 
 
+def read_beside(documents: Mapping[str, Mapping[str, object]], *, place: str) -> dict[str, OutlierRules]:
+    """Outlier detection beside a center, by cluster; ConfigError with every problem found."""
+    found, given = dict[str, OutlierRules](), Findings()
+    for name, document in documents.items():
+        rules = beside(Block(document, ("clusters", name), given))
+        if rules is not None:
+            found[name] = rules
+    _raise_if_any(given, {"clusters": documents}, place)
+    return found
+
+
 def _unheard(key: str, after: After, verdict: Verdict, /) -> None:
     """Nobody listens to checks that are only looked at, to refuse what cannot be."""
 
@@ -72,7 +84,7 @@ def _one(name: str, document: object, place: str) -> ClusterSettings:
     if _ENVOYS & document.keys():
         plane = {key: value for key, value in document.items() if key == "control_plane"}
         rest = {key: value for key, value in document.items() if key != "control_plane"}
-        return settings_of(name, _envoy(name, rest, place), _plane(name, plane, place), place)
+        return _of_envoy(name, _envoy(name, rest, place), _plane(name, plane, place), place)
     given: Findings = Findings()
     settings_found = native(name, Block(document, ("clusters", name), given))
     _raise_if_any(given, {"clusters": {name: document}}, place)
@@ -112,8 +124,15 @@ def _of_file(name: str, path: FilePath, place: str) -> ClusterSettings:
         known = ", ".join(settings.clusters) or "none"
         rule, hint = "has no cluster of that name", f"it has {known}"
         raise ConfigError(Problem(place=str(path), path=f"clusters.{name}", value="", rule=rule, hint=hint))
-    found = settings_of(name, settings.clusters[name], None, str(path))
+    found = _of_envoy(name, settings.clusters[name], None, str(path))
     return replace(found, outlier_log=settings.outlier_log, notices=settings.notices)
+
+
+def _of_envoy(name: str, cluster: Cluster, plane: ControlPlane | None, place: str) -> ClusterSettings:
+    """With what limits and delays calls of this process alone: a proxy has ways of its own for that."""
+    limits = (cluster.thresholds, cluster.high_thresholds)
+    found = settings_of(name, cluster, plane, place)
+    return replace(found, thresholds=limits, merge_window=cluster.update_merge_window)
 
 
 def settings_of(name: str, cluster: Cluster, plane: ControlPlane | None, place: str) -> ClusterSettings:

@@ -10,7 +10,7 @@ from reachline.core.outlier_rules import OutlierRules
 from reachline.core.pick import Policy
 from reachline.core.pick.policy import Subsets, Zoning
 from reachline.discovery.naming import DnsSettings
-from reachline.doors.envoy.values import CheckSettings
+from reachline.doors.envoy.values import CheckSettings, Thresholds
 from reachline.errors import Problem
 from reachline.members import Address, Membership
 from reachline.model import Locality, Seconds
@@ -67,6 +67,10 @@ class ClusterSettings:
     """Whether a new endpoint is left out of all sums until its first check is over."""
     stays_while_healthy: bool = False
     """Whether an endpoint that discovery no longer names serves on until a check fails, as in Envoy."""
+    thresholds: tuple[Thresholds, Thresholds] | None = None
+    """What may be under way at once, of usual and of high priority; None: as much as callers like."""
+    merge_window: Seconds = 0.0
+    """How long changes of health and weight wait for one another after a picker was made; who comes or goes is obeyed at once."""
     outliers: OutlierRules | None = None
     outlier_log: str = ""
     """A file for outlier events; empty: none."""

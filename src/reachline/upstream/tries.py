@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from reachline.core.budget import Budget, back_off_us
 from reachline.model import Seconds
-from reachline.upstream.attempt import Attempt
+from reachline.upstream.attempt import HIGH, RETRY, USUAL, Attempt
 
 if TYPE_CHECKING:
     from reachline.upstream.cluster import Cluster
@@ -61,6 +61,8 @@ class Plan(TypedDict, total=False):
     """For policies that keep callers together."""
     subset: Mapping[str, str] | None
     """Metadata that the endpoint must have, in clusters kept in process."""
+    high: bool
+    """Whether it counts by the thresholds of high priority, in clusters that have `circuit_breakers` (False)."""
 
 
 _WORDS: Final = Plan.__annotations__.keys()
@@ -115,7 +117,7 @@ def checked(plan: Plan) -> Plan:
 def first(cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUDGET) -> Attempt:
     """The first try of a call without a deadline, on its way; a `Tries` for the others may be made once there is another."""
     budget.earn()
-    return Attempt(cluster, plan.get("key"), plan.get("subset")).__enter__()
+    return Attempt(cluster, plan.get("key"), plan.get("subset"), mark=HIGH if plan.get("high") else USUAL).__enter__()
 
 
 class Tries:
@@ -142,7 +144,8 @@ class Tries:
         plan, choice = self._plan, self._choice
         if choice is None:
             self._budget.earn()
-        call = Attempt(self._cluster, plan.get("key"), plan.get("subset"), choice=choice, until=self.until)
+        mark = (HIGH if plan.get("high") else USUAL) | (RETRY if self._tried else USUAL)
+        call = Attempt(self._cluster, plan.get("key"), plan.get("subset"), choice=choice, until=self.until, mark=mark)
         return call.__enter__()
 
     def again(self, call: Attempt) -> Seconds | None:
@@ -159,7 +162,10 @@ class Tries:
         if self.until is not None and time.monotonic() + wait >= self.until:
             return None
         self._choice = self._other()
-        if self._choice is None:
+        circuit = self._cluster.circuit
+        if self._choice is None or not (
+            circuit is None or circuit.may_retry(HIGH if self._plan.get("high") else USUAL)
+        ):
             return None
         is_paid = self._budget.spend()
         self._cluster.tally.retried(is_paid=is_paid)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from reachline.core.pick.orca import Weighing
 from reachline.model import Locality
 
 __all__ = ["Fallback", "HashFunction", "Policy", "Selector", "SlowStart", "Subsets", "Zoning"]
@@ -121,6 +122,8 @@ class Policy:
     ring_most: int = RING_MOST
     hash_function: HashFunction = HashFunction.XX_HASH
     table_size: int = TABLE_SIZE
+    weighing: Weighing | None = None
+    """How endpoints weigh by the loads they report, in place of their own weights; None: they do not."""
     balance_factor: int = 0
     """Percent of the mean load that one endpoint of a hash policy may have, 100 or more; 0 sets no bound."""
     hash_health: bool = True

@@ -29,6 +29,7 @@ class Make(Protocol):
 TABLE: Final[dict[str, Make]] = {
     "weighted_random": weighted_random,
     "round_robin": round_robin,
+    "client_side_weighted_round_robin": round_robin,
     "least_request": least_request,
     "peak_ewma": peak_ewma,
     "random": uniform,
