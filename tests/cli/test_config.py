@@ -148,3 +148,29 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["properties"]["clusters"]
     assert "yaml-language-server" in document["$comment"]
+
+
+def test_a_bootstrap_of_envoy_is_known_by_its_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "envoy.yaml"
+    path.write_text("node: {id: n}\nstatic_resources: {clusters: {name: c, load_assignment: {cluster_name: c}}}\n")
+
+    assert main(["config", "check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: good: an Envoy bootstrap: 0 listeners, 1 cluster, 0 endpoints\n"
+
+
+def test_what_is_wrong_with_a_bootstrap_is_told_like_all_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "envoy.yaml"
+    path.write_text("static_resources:\n  clusters:\n  - {name: c, lb_polcy: RANDOM}\n")
+
+    assert main(["config", "check", str(path)]) == 2
+    said = f"reachline: {path}:3:15: static_resources.clusters[0].lb_polcy: unknown field; did you mean 'lb_policy'?\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_door_can_be_named_and_must_be_one(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", good, "--door", "envoy"]) == 2
+    assert "clusters: unknown field" in capsys.readouterr().err
+    assert main(["config", "check", good, "--door", "back"]) == 2
+    assert "is no kind of document" in capsys.readouterr().err

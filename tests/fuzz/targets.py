@@ -29,9 +29,17 @@ from reachline.center.checks import check
 from reachline.cli.watch_targets import Pace, read_targets
 from reachline.client import answer
 from reachline.core import histogram
+from reachline.core.pick.member import WEIGHT_MOST
+from reachline.core.pick.orca import Weighing, weight_of
 from reachline.doors import heartbeat, outbounds, reach, units
 from reachline.doors.addresses import masked, parse_target
 from reachline.doors.composer import compose
+from reachline.doors.envoy import formats
+from reachline.doors.envoy.asked import Request
+from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.regexes import compiled
+from reachline.doors.envoy.routing import decide, routes
+from reachline.doors.envoy.vhosts import route_config
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.members import faults_of
 from reachline.model import Failure, Kind, Reading
@@ -50,6 +58,7 @@ from reachline.wire import (
     mesh,
     mesh_sides,
     optics,
+    orca,
     ordering,
     posted,
     redis,
@@ -568,6 +577,13 @@ def _whole() -> Iterator[Target]:
     )
 
 
+def _load_report(data: bytes) -> None:
+    """Whatever is read weighs nothing or something that a weight may be."""
+    for found in (orca.load_report(data), orca.load_report(data, is_binary=True)):
+        weight = None if found is None else weight_of(found, Weighing(named=("named_metrics.a",)))
+        assert weight is None or 1 <= weight <= WEIGHT_MOST
+
+
 def _answers() -> Iterator[Target]:
     remote = (RemoteProtocolError,)
     yield Target(
@@ -583,6 +599,17 @@ def _answers() -> Iterator[Target]:
         errors=remote,
         seeds=(SERVING, SERVING + b"\x12\x03abc"),
         tokens=(b"\x08", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"),
+    )
+    yield Target(
+        name="wire.orca",
+        run=_load_report,
+        errors=(),
+        seeds=(
+            b"TEXT eps=1,named_metrics.a=nan",
+            b'JSON {"eps": 1, "named_metrics": {"a": "NaN"}}',
+            b"BIN CQAAAAAAAOA/",
+        ),
+        tokens=(b"JSON ", b"BIN ", b"1e999", b"=", b"\x09", b"\x42"),
     )
     yield Target(
         name="wire.mesh", run=_mesh, errors=(), seeds=(_sealed_probe(), mesh.pack_reply(mesh.Reply(*range(1, 11)), KEY))
@@ -757,6 +784,83 @@ def _assigned(value: object) -> None:
     assert all(0 <= each.share <= 1 for each in membership.drops)
 
 
+ROUTES_SHAPE: Final = {
+    "virtual_hosts": [
+        {
+            "name": "a",
+            "domains": ["*"],
+            "routes": [
+                {
+                    "match": {
+                        "prefix": "/",
+                        "headers": [{"name": "a", "string_match": {"safe_regex": {"regex": "a+"}}}],
+                    },
+                    "route": {
+                        "weighted_clusters": {"clusters": [{"name": "c", "weight": 1}]},
+                        "timeout": "1s",
+                        "retry_policy": {"retry_on": "5xx"},
+                        "regex_rewrite": {"pattern": {"regex": "(a)"}, "substitution": r"\1"},
+                    },
+                    "request_headers_to_add": [{"header": {"key": "a", "value": "%REQ(b)%"}}],
+                },
+            ],
+        }
+    ]
+}
+
+
+def _routes_shape(data: bytes) -> None:
+    """Whatever is taken can be decided by."""
+    found = Findings()
+    config = route_config(Block(reshaped(ROUTES_SHAPE, data), (), found))
+    if not any(each.is_error for each in found):
+        decide(routes(config), Request(path="/aab?a", authority="a.example"), chance=1)
+
+
+def _format(text: str) -> None:
+    pieces, rule, _ = formats.parsed(text)
+    assert not (pieces and rule)
+
+
+def _expression(text: str) -> None:
+    pattern, rule, _ = compiled(text)
+    assert (pattern is None) is bool(rule)
+
+
+def _envoys() -> Iterator[Target]:
+    yield Target(name="doors.envoy.shape", run=_routes_shape, errors=(), seeds=SHAPES, is_slow=True)
+    yield Target(
+        name="doors.envoy.formats",
+        run=_text(_format),
+        errors=(),
+        seeds=(b'[%START_TIME(%s)%] "%REQ(X-A?B):10%" 100%%\n',),
+        tokens=(b"%", b"%%", b"%REQ(", b")%", b":1%", b"%DURATION%"),
+    )
+    yield Target(
+        name="doors.envoy.regexes",
+        run=_text(_expression),
+        errors=(),
+        seeds=(rb"^/(?i:a|b)+[[:alpha:]&&\d-]{2,3}\Qx.\E(?P<n>c)\x{41}\z$",),
+        tokens=(
+            b"(?",
+            b"[",
+            b"]",
+            b"[[:",
+            b":]]",
+            b"{1,2}",
+            b"\\",
+            b"\\Q",
+            b"\\E",
+            b"*",
+            b"+",
+            b"|",
+            b"(?i)",
+            b"^",
+            b"$",
+        ),
+    )
+
+
 def _texts() -> Iterator[Target]:
     custom = (PydanticCustomError,)
     urls = (b"tcp://", b"https://", b"[::1]", b"@", b":", b"/", b"?", b"#", b"%00", b"://", b",", b"direct")
@@ -813,5 +917,6 @@ def _texts() -> Iterator[Target]:
 
 
 TARGETS: Final[dict[str, Target]] = {
-    each.name: each for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_planes(), *_evidence(), *_texts())
+    each.name: each
+    for each in (*_talks(), *_whole(), *_answers(), *_bodies(), *_planes(), *_evidence(), *_texts(), *_envoys())
 }

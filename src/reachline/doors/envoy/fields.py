@@ -32,6 +32,13 @@ _ANY: Final = "type.googleapis.com/"
 VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 """As envsubst fills it in; without braces a regex may mean another thing."""
 _DIGITS: Final = frozenset("0123456789")
+_V2: Final = re.compile(r"\.v2(alpha[0-9]*)?\.")
+_OLD: Final = {
+    "hosts": "load_assignment", "tls_context": "transport_socket", "config": "typed_config", "tls_contexts": "transport_socket",
+    "regex": "safe_regex", "regex_match": "string_match", "host_rewrite": "host_rewrite_literal",
+    "auto_host_rewrite_header": "host_rewrite_header", "verify_subject_alt_name": "match_typed_subject_alt_names",
+}  # fmt: skip
+"""Fields that were, and what they are called today."""
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -74,7 +81,7 @@ def problem_of(found: Finding, document: object, place: str) -> Problem:
     """The finding about `document` as it is told: at `place`, with what stands there, short."""
     value = "" if found.about_key else _shown(document, found.path)
     hint = found.hint
-    if value and not hint and found.is_error and (variable := VARIABLE.search(value)):
+    if value and found.is_error and (variable := VARIABLE.search(value)):
         hint = f"nothing fills in {variable[0]} here: run the document through envsubst first"
     return Problem(place=place, path=dotted(found.path), value=value, rule=found.rule, hint=hint)
 
@@ -146,6 +153,8 @@ class Block:
         if inner is None:
             return None
         kind = inner.text("@type", needed=True).removeprefix(_ANY)
+        if _V2.search(kind):
+            inner.refuse("@type", "is of Envoy's API v2, which no Envoy reads any longer", "write the type of v3")
         return kind, inner
 
     def named(self, name: str, key: str) -> Block | None:
@@ -332,6 +341,11 @@ class Block:
         """All fields that are known were taken: what is left is unknown."""
         for name, key in self._keys.items():
             if name not in self._taken:
+                if name in _OLD:
+                    self.found.refuse(
+                        (*self.path, key), "is a field of Envoy's API v2", f"write {_OLD[name]}", about_key=True
+                    )
+                    continue
                 close = nearest(name, tuple(self._taken))
                 hint = f"did you mean '{close}'?" if close else _known(self._taken)
                 self.found.refuse((*self.path, key), "unknown field", hint, about_key=True)
@@ -344,7 +358,7 @@ def _known(names: Iterable[str]) -> str:
 
 def _snake(name: str) -> str:
     """`dnsRefreshRate` as `dns_refresh_rate`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: "_" + found[1].lower(), name)
+    return name if name.islower() else re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 
 def _duration_hint(value: object) -> str:
