@@ -23,6 +23,8 @@ class Far:
     def __init__(self, name: str) -> None:
         self.name = name
         self.ill: str | int = ""
+        self.load = ""
+        """What its answers report of it, if anything."""
         self.seen: list[str] = []
         self.hosts: list[str] = []
         self.bodies: list[bytes] = []
@@ -56,6 +58,8 @@ class Far:
                 self.send_response(status)
                 if 300 <= status < 400:
                     self.send_header("location", "/moved")
+                if far.load:
+                    self.send_header("Endpoint-Load-Metrics", far.load)
                 self.send_header("content-length", str(len(body) + (10 if ill == "short" else 0)))
                 self.end_headers()
                 self.wfile.write(body)

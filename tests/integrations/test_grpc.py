@@ -16,8 +16,11 @@ from tests.integrations.far import listing
 
 from reachline.errors import LocalProtocolError
 from reachline.integrations.grpc import aio_channel, channel, xds_bootstrap
+from reachline.members import Membership, compare
 from reachline.model import Gate, Version
 from reachline.upstream import Cluster, LineList
+from reachline.upstream.kept import KeptCluster
+from reachline.upstream.reading import read
 from reachline.upstream.tries import BUDGET
 
 GET = "/shop.Shop/Get"
@@ -28,6 +31,8 @@ class Server:
 
     def __init__(self, name: str) -> None:
         self.name, self.code, self.seen, self.peers = name.encode(), grpc.StatusCode.OK, 0, set[str]()
+        self.load = ""
+        """What its answers report of it. Not as `-bin`: that one gRPC keeps for itself."""
         self._server = grpc.server(futures.ThreadPoolExecutor(2))
         handlers = {
             "Get": grpc.unary_unary_rpc_method_handler(self._get),
@@ -44,6 +49,8 @@ class Server:
 
     def _get(self, _: bytes, context: Any) -> bytes:
         self.seen += 1
+        if self.load:
+            context.set_trailing_metadata((("endpoint-load-metrics", self.load),))
         self.peers.add(context.peer())
         if self.code is not grpc.StatusCode.OK:
             context.abort(self.code, "ill")
@@ -215,3 +222,36 @@ def test_a_bootstrap_is_what_grpc_reads(world: World) -> None:
 
     assert found["xds_servers"][0]["server_uri"] == "127.0.0.1:18000"
     assert found["node"] == {"id": "checkout-7", "cluster": "checkout"}
+
+
+def test_loads_in_trailers_reach_the_cluster(world: World) -> None:
+    policy = {"name": "client_side_weighted_round_robin", "blackout_period": 0}
+    targets = [f"127.0.0.1:{each.port}" for each in world.servers.values()]
+    settings = read({"shop": {"targets": targets, "policy": policy}}, place="test")["shop"]
+    now = [1_000.0]
+    kept = KeptCluster(settings, clock=lambda: now[0], wall=time.time, rng=random.Random(1))
+    kept.update(compare(Membership(), settings.membership))
+    kept.wake()
+    for name, load in (("a", 0.1), ("b", 0.4)):
+        world.servers[name].load = f"TEXT rps_fractional=100,cpu_utilization={load}"
+
+    async def awaited(count: int) -> None:
+        async with aio_channel(Kept(kept), "shop") as shop:
+            for _ in range(count):
+                await shop.unary_unary(GET)(b"", timeout=10)
+
+    asyncio.run(awaited(2))
+    with channel(Kept(kept), "shop") as shop:
+        for _ in range(2):
+            shop.unary_unary(GET)(b"", timeout=10)
+        now[0] += 1.0
+        kept.turn()
+        for _ in range(10):
+            shop.unary_unary(GET)(b"", timeout=10)
+
+    assert {name: each.seen for name, each in world.servers.items()} == {"a": 10, "b": 4}
+
+
+class Kept:
+    def __init__(self, cluster: KeptCluster) -> None:
+        self.clusters: Mapping[str, KeptCluster] = {"shop": cluster}

@@ -59,7 +59,7 @@ def test_the_header_is_found_by_either_name_and_the_first_counts() -> None:
     assert report_in({HEADER: "TEXT eps=1", BINARY: binary}.get) == Report(eps=1.0)
     assert report_in({BINARY: binary}.get) == WHOLE
     assert report_in({BINARY: message()}.get) == WHOLE
-    assert report_in({}.get) is None
+    assert report_in(dict[str, str]().get) is None
 
 
 def test_whole_calls_of_older_reporters_count_where_there_is_nothing_finer() -> None:
