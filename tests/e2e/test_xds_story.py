@@ -181,7 +181,7 @@ def test_shares_through_envoy_and_grpc_fall_with_a_line_and_come_back_with_it(
 
 
 def test_a_center_that_lost_its_journal_says_nothing_older_and_one_that_is_gone_is_not_missed(
-    tmp_path: Path, envoy_binary: Path
+    tmp_path: Path, envoy_binary: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
         async with story(tmp_path, envoy_binary) as all_:
@@ -225,3 +225,4 @@ def test_a_center_that_lost_its_journal_says_nothing_older_and_one_that_is_gone_
                     await report_until(agent, WELL, well)
 
     asyncio.run(run())
+    assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -37,7 +37,7 @@ class Evidence:
     figures: Callable[[], Mapping[tuple[str, str], int]] = dict
     """Totals by name and protocol, for `/metrics`."""
     post: Callable[[], None] = lambda: None
-    """What was summed is evidence now, not within the second."""
+    """The last of what was summed is evidence now; nothing after it is."""
 
 
 def offered(
@@ -61,5 +61,5 @@ def offered(
         rows=found.rows,
         told=lambda line: found.seen.told(line, board.clock()),
         figures=found.figures,
-        post=found.post,
+        post=found.close,
     )

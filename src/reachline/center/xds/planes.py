@@ -94,6 +94,7 @@ class Planes:
         self._asked_ms: int | None = None
         self._places = Places(())
         self._posting: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     # -- who -----------------------------------------------------------------------------------------------------
 
@@ -227,8 +228,13 @@ class Planes:
     # -- evidence ------------------------------------------------------------------------------------------------
 
     def _soon(self, plane: Plane) -> None:
-        if plane.sums and self._posting is None:
+        if plane.sums and self._posting is None and not self._is_over:
             self._posting = asyncio.get_running_loop().call_later(_EVERY, self.post)
+
+    def close(self) -> None:
+        """The last post: streams end a moment later than the journal takes anything."""
+        self.post()
+        self._is_over = True
 
     def post(self) -> None:
         """All that was summed, as outcomes of each data plane; in the journal like an SDK's."""
