@@ -31,6 +31,7 @@ _TRUTHS: Final = {
 _ANY: Final = "type.googleapis.com/"
 VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 """As envsubst fills it in; without braces a regex may mean another thing."""
+_MAPS: Final = frozenset({"typed_per_filter_config"})
 _DIGITS: Final = frozenset("0123456789")
 _V2: Final = re.compile(r"\.v2(alpha[0-9]*)?\.")
 _OLD: Final = {
@@ -324,9 +325,13 @@ class Block:
             self._taken[name] = None
 
     def unsupported(self, hints: Mapping[str, str]) -> None:
-        """Fields that Envoy knows and this door does not; one that stands there is refused by name."""
+        """Fields that Envoy knows and this door does not; one that stands there is refused by name.
+
+        A message says something also where it is empty (`self: {}`); a map does not.
+        """
         for name, hint in hints.items():
-            if self.has(name) and self.raw(name) not in (False, "", {}, []):
+            unset: tuple[object, ...] = (False, "", [], *(({},) if name in _MAPS else ()))
+            if self.has(name) and self.raw(name) not in unset:
                 self.found.refuse(self.at(name), "is not supported here", hint, about_key=True)
             self._taken[name] = None
 
