@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from reachline.cli.documents import TABLE, kind_of
+from reachline.cli.documents import TABLE, Checked, check_xray, directory, kind_of
 from reachline.cli.main import USAGE
 from reachline.cli.render import Column, Output, OutputOption, show, write_json
 from reachline.doors import reach, reference
@@ -36,18 +36,19 @@ def check(
     door: Annotated[
         str, typer.Option("--door", help=f"Read it as: {', '.join(TABLE)}. Without it its top keys say what it is.")
     ] = "",
+    remarks: Annotated[str, typer.Option("--remarks", help="Of a list of Xray documents, the one of this name.")] = "",
+    compat: Annotated[str, typer.Option("--compat", help="strict: exactly as Xray takes its document.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Says all that is wrong, each with file:line:column; exit code 2 where anything is.
 
-    Reads documents of Reachline, and bootstraps of Envoy.
+    Reads documents of Reachline, bootstraps of Envoy, and documents of Xray: a file, or a directory as its -confdir.
     """
     if door and door not in TABLE:
         rule, hint = f"is no kind of document: {' or '.join(TABLE)}", ""
         raise ConfigError(Problem(place="config check", path="--door", value=repr(door), rule=rule, hint=hint))
     try:
-        text = _text(file)
-        checked = TABLE[door or kind_of(text)].check(text, _name(file))
+        checked = _checked(file, door, remarks, compat)
     except ConfigError as error:
         if output is Output.TABLE:
             raise
@@ -60,6 +61,19 @@ def check(
     for warning in checked.warnings:
         typer.echo(f"reachline: warning: {warning}", err=True)
     typer.echo(f"{_name(file)}: good: {checked.said}")
+
+
+def _checked(file: str, door: str, remarks: str, compat: str) -> Checked:
+    if compat not in {"", "strict"}:
+        raise ConfigError(Problem(place="config check", path="--compat", value=repr(compat), rule="must be strict"))
+    files = directory(Path(file)) if file != _STDIN and Path(file).is_dir() else [(_name(file), _text(file))]
+    kind = door or ("observatory" if len(files) > 1 else kind_of(files[0][1]))
+    if kind == "observatory":
+        return check_xray(files, remarks=remarks or None, strict=bool(compat))
+    if remarks or compat:
+        rule = "are for documents of Xray"
+        raise ConfigError(Problem(place="config check", path="--remarks, --compat", value="", rule=rule))
+    return TABLE[kind].check(files[0][1], files[0][0])
 
 
 @app.command("show")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from reachline.doors import reach
 from reachline.doors.composer import compose
-from reachline.errors import Problem
+from reachline.errors import ConfigError, Problem
+from reachline.net.reload import text_of
 
-__all__ = ["TABLE", "Checked", "kind_of"]
+__all__ = ["TABLE", "Checked", "check_xray", "directory", "kind_of"]
+
+_SUFFIXES: Final = frozenset({".json", ".jsonc"})
+"""Of the files that are read in a directory of Xray's."""
 
 
 class Checked(NamedTuple):
@@ -32,6 +37,10 @@ class Kind(NamedTuple):
 
 def kind_of(text: str) -> str:
     """The name of the kind in `TABLE`; what no other kind claims is a document of our own."""
+    from reachline.doors.observatory import looks_like_xray  # noqa: PLC0415  (a door of its own, for its own documents)
+
+    if looks_like_xray(text):
+        return "observatory"
     value = compose(text.replace("\t", " "), name="").value
     if not isinstance(value, Mapping):
         return "reach"
@@ -59,6 +68,42 @@ def _envoy(text: str, name: str) -> Checked:
     return Checked(counts, f"an Envoy bootstrap: {said}{more}", chain.notices)
 
 
+def _xray(text: str, name: str) -> Checked:
+    return check_xray([(name, text)])
+
+
+def check_xray(files: Sequence[tuple[str, str]], *, remarks: str | None = None, strict: bool = False) -> Checked:
+    """One document of Xray in one or several files, each with its name."""
+    from reachline.doors.observatory import Reach, Source, observed, read  # noqa: PLC0415  (as above)
+
+    settings = read([Source(*each) for each in files], remarks=remarks, strict=strict)
+    native = sum(each.reach is Reach.NATIVE for each in settings.outbounds)
+    seen = settings.observatory
+    asked = 0 if seen is None else sum(any(map(tag.startswith, seen.selectors)) for tag in observed(settings))
+    counts = {
+        "outbounds": len(settings.outbounds),
+        "native": native,
+        "observed": asked,
+        "balancers": len(settings.balancers),
+        "rules": len(settings.rules),
+    }
+    kind = "nothing observes" if seen is None else "burstObservatory" if seen.is_burst else "observatory"
+    said = (
+        f"an Xray document: {_many(counts['outbounds'], 'outbound')} ({native} reached natively, {asked} observed), "
+        f"{_many(counts['balancers'], 'balancer')}, {_many(counts['rules'], 'rule')}, {kind}"
+    )
+    return Checked(counts, said, settings.warnings)
+
+
+def directory(path: Path) -> list[tuple[str, str]]:
+    """Names and texts of a directory's documents in the order in which Xray's `-confdir` reads them; ConfigError where there are none."""
+    files = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and each.is_file())
+    if not files:
+        rule, hint = "holds no document", "a directory is read as Xray's -confdir: its .json and .jsonc files by name"
+        raise ConfigError(Problem(place=str(path), path="", value="", rule=rule, hint=hint))
+    return [(str(each), text_of(each)) for each in files]
+
+
 def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
@@ -71,6 +116,7 @@ TABLE: Final[dict[str, Kind]] = {
         ),
         _envoy,
     ),
+    "observatory": Kind(frozenset({"outbounds", "inbounds", "routing", "observatory", "burstObservatory"}), _xray),
     "reach": Kind(frozenset({"clusters"}), _reach),
 }  # fmt: skip
 """In the order in which they are asked."""
