@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from reachline.model import Seconds
 from reachline.proxy import flags
 from reachline.proxy.answers import AnswerReader
+from reachline.proxy.ends import half_close
 from reachline.proxy.flags import Lost
 from reachline.proxy.message import Answer
 
@@ -39,7 +40,9 @@ class Channel(asyncio.Protocol):
     """Written by its pool and by the exchange that holds it, in one thread."""
 
     __slots__ = (
+        "_is_heard",
         "_is_raw",
+        "_is_sent",
         "_reader",
         "_transport",
         "caller",
@@ -61,7 +64,8 @@ class Channel(asyncio.Protocol):
         self.idle_since: Seconds = 0.0
         self._reader: Final = AnswerReader(most_headers=most_headers, most_bytes=most_bytes)
         self._transport: asyncio.Transport | None = None
-        self._is_raw = False
+        self._is_raw = self._is_heard = self._is_sent = False
+        """Whether another protocol is spoken; whether the endpoint, and whether we, send no more of it."""
 
     def ask(self, caller: Caller, head: bytes, *, head_only: bool) -> Answer:
         """Send a request's first bytes; what comes back fills the answer."""
@@ -81,8 +85,14 @@ class Channel(asyncio.Protocol):
         """Send bytes of another protocol; empty: there are no more."""
         if data:
             self.write(data)
-        elif self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+            return
+        self._is_sent = True
+        if self._transport is None:
+            return
+        if self._is_heard:
+            self._transport.close()
+        else:
+            half_close(self._transport)
 
     def release(self) -> None:
         """The answer is here whole: the next request may come."""
@@ -146,8 +156,9 @@ class Channel(asyncio.Protocol):
     def eof_received(self) -> bool:
         caller = self.caller
         if self._is_raw and caller is not None:
+            self._is_heard = True
             caller.raw(_NOTHING_MORE)
-            return True
+            return not self._is_sent
         return False
 
     def connection_lost(self, error: Exception | None) -> None:

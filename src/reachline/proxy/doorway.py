@@ -130,7 +130,7 @@ class Doorway:
         except (OSError, ssl.SSLError, TimeoutError) as error:
             self.counts["ssl.connection_error" if isinstance(error, ssl.SSLError) else "downstream_cx_lost"] += 1
             client.close()
-        except asyncio.CancelledError:
+        except BaseException:
             client.close()
             raise
 

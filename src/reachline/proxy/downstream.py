@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from reachline.model import Seconds
 from reachline.proxy.arrival import Peer
+from reachline.proxy.ends import half_close
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.message import Request
@@ -25,7 +26,8 @@ class Downstream(asyncio.Protocol):
     """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
 
     __slots__ = (
-        "_front", "_held", "_is_lingering", "_reader", "_transport", "exchange", "idle_since", "peer", "requests", "since",
+        "_front", "_held", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since", "peer",
+        "requests", "since",
     )  # fmt: skip
 
     def __init__(self, front: Front) -> None:
@@ -33,7 +35,8 @@ class Downstream(asyncio.Protocol):
         self._reader: Final = RequestReader(front.limits)
         self._transport: asyncio.Transport | None = None
         self._held = False
-        self._is_lingering = False
+        self._is_lingering = self._is_heard = self._is_sent = False
+        """Whether nothing more is answered; after an upgrade, whether the client, and whether we, send no more."""
         self.exchange: Exchange | None = None
         self.peer: Peer = _UNKNOWN
         self.requests = 0
@@ -70,8 +73,9 @@ class Downstream(asyncio.Protocol):
     def eof_received(self) -> bool:
         exchange = self.exchange
         if exchange is not None and exchange.is_raw:
+            self._is_heard = True
             exchange.raw_from_client(b"")
-            return True
+            return not self._is_sent
         # With one half closed it may still wait for its answer.
         return exchange is not None and exchange.request.is_complete
 
@@ -144,8 +148,14 @@ class Downstream(asyncio.Protocol):
         """Send bytes of another protocol; empty: the other end sends no more."""
         if data:
             self.write(data)
-        elif self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+            return
+        self._is_sent = True
+        if self._transport is None:
+            return
+        if self._is_heard:
+            self._transport.close()
+        else:
+            half_close(self._transport)
 
     # What the front calls.
 
@@ -157,7 +167,7 @@ class Downstream(asyncio.Protocol):
     @property
     def is_amid_head(self) -> bool:
         """Whether a request has begun that is no request yet."""
-        return self.exchange is None and self._reader.is_amid_head
+        return self.is_idle and self._reader.is_amid_head
 
     def refuse(self, reply: LocalReply) -> None:
         """End the connection with an answer to what never became a request."""
@@ -211,11 +221,11 @@ class Downstream(asyncio.Protocol):
             return
         self._is_lingering = True
         self.hold(False)
-        if after and transport.can_write_eof():
-            transport.write_eof()
-            self._front.close_alarm.set(self)
-        else:
+        if not after:
             transport.close()
+            return
+        self._front.close_alarm.set(self)
+        half_close(transport)
 
 
 def _peer(transport: asyncio.Transport) -> Peer:

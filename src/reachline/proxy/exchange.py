@@ -15,7 +15,7 @@ from reachline.proxy.message import Answer, Headers, Request, first
 from reachline.proxy.retries import Retries
 from reachline.proxy.way import Way
 from reachline.upstream.listing import Pick
-from reachline.upstream.outcome import Column, column_of, column_of_status
+from reachline.upstream.outcome import Column, column_of
 
 if TYPE_CHECKING:
     from reachline.proxy.downstream import Downstream
@@ -32,7 +32,7 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_channel", "_counted", "_handle", "_is_chunked", "_try_began", "_waits", "active_at", "bytes_out", "code",
-        "details", "down", "flag", "front", "headers_out", "is_begun", "is_over", "is_raw", "key", "pick", "request", "retries",
+        "details", "down", "flag", "front", "headers_out", "host", "is_begun", "is_over", "is_raw", "key", "pick", "request", "retries",
         "sent_at", "service_ms", "way",
     )  # fmt: skip
 
@@ -43,6 +43,8 @@ class Exchange:
         self.way: Way | None = None
         self.pick: Pick | None = None
         self.retries: Retries | None = None
+        self.host: bytes = request.authority
+        """As the endpoint was told."""
         self.key: int | None = None
         """What keeps it together with others, under hash policies."""
         self.code: int = 0
@@ -281,7 +283,7 @@ class Exchange:
             if retries.is_over_limit:
                 self.flag = "URX"
             return False
-        self._finish_try(column_of_status(answer.status) or Column.NONE, answer.status)
+        self._finish_try(flags.column(answer.status), answer.status)
         channel, self._channel = self._channel, None
         if channel is not None:
             self._let_go(channel, answer)
@@ -329,7 +331,7 @@ class Exchange:
 
     def _complete(self, answer: Answer) -> None:
         request = self.request
-        self._finish_try(column_of_status(answer.status) or Column.NONE, answer.status)
+        self._finish_try(flags.column(answer.status), answer.status)
         channel, self._channel = self._channel, None
         keep = request.is_complete and request.keeps and not self.front.is_draining and self.front.keeps(self.down)
         self._end(keep=keep)

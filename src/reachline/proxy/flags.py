@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 
 from reachline.doors.envoy.routes import Mutations
 from reachline.model import Failure
+from reachline.upstream.outcome import Column
 
-__all__ = ["LocalReply", "Lost", "bad_request", "phrase", "reset_reply"]
+__all__ = ["LocalReply", "Lost", "bad_request", "column", "phrase", "reset_reply"]
 
 _PHRASES: Final = {
     100: "Continue", 101: "Switching Protocols", 102: "Processing", 103: "Early Hints", 200: "OK", 201: "Created",
@@ -30,6 +31,9 @@ _PHRASES: Final = {
 def phrase(status: int) -> str:
     """The reason phrase of a status line."""
     return _PHRASES.get(status, "Unknown")
+
+
+_ERRORS: Final = 500
 
 
 class LocalReply(NamedTuple):
@@ -116,3 +120,8 @@ def tls_failed(reason: str) -> Lost:
     """The handshake with an endpoint came to nothing."""
     words = f"remote connection failure, transport failure reason: TLS_error:|{reason}:TLS_error_end"
     return Lost(words, "UF", Failure.TLS, is_connecting=True)
+
+
+def column(status: int) -> Column:
+    """Where an answer with this status counts, for its endpoint."""
+    return Column.ERRORS if status >= _ERRORS else Column.OK

@@ -110,6 +110,7 @@ class Front:
         host = way.host
         if not host:
             host = pick.hostname.encode() if way.auto_host and pick and pick.hostname else request.authority
+        exchange.host = host
         more: Headers = []
         retries = 0 if exchange.retries is None else exchange.retries.count
         if way.counts_tries:
@@ -124,8 +125,11 @@ class Front:
             )
         if way.original:
             more.append((b"x-envoy-original-path", way.original))
-        if way.tell_host and host != request.authority:
-            more.append((b"x-forwarded-host", request.authority))
+        if host != request.authority:
+            if not self.manager.suppress_envoy_headers:
+                more.append((b"x-envoy-original-host", request.authority))
+            if way.tell_host:
+                more.append((b"x-forwarded-host", request.authority))
         headers = request.headers + more
         if way.changes:
             headers = request_changes(headers, way.changes, exchange)
@@ -145,9 +149,9 @@ class Front:
         if way.tells_tries:
             count = 1 if exchange.retries is None else exchange.retries.count + 1
             headers.append((b"x-envoy-attempt-count", b"%d" % count))
-        if way.changes:
-            headers = response_changes(headers, way.changes, exchange)
         exchange.code, exchange.is_begun, exchange.headers_out = answer.status, True, headers
+        if way.changes:
+            exchange.headers_out = headers = response_changes(headers, way.changes, exchange)
         keep = request.is_complete and request.keeps and not self.is_draining and self.keeps(exchange.down)
         return answer_head(
             answer,

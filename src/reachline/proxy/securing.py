@@ -7,7 +7,7 @@ import hashlib
 import os
 import ssl
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -251,16 +251,23 @@ def _materials(certificates: Sequence[Certificate], trusted: Trusted | None) -> 
 
 
 def _names(certificate: Certificate) -> tuple[str, ...]:
-    """DNS names a certificate is for; none where it cannot be read."""
-    with ExitStack() as stack:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            context.load_verify_locations(_path(certificate.chain, stack))
-        except (OSError, ValueError):
-            return ()
-        told = context.get_ca_certs()
-    names = [pair[1] for each in told for pair in each.get("subjectAltName", ()) if pair[0] == "DNS"]
-    return tuple(str(name).lower() for name in names)
+    """DNS names a certificate is for, by a handshake in memory; none where it cannot be read, or is over."""
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        _load(server, certificate)
+        client.load_verify_locations(cadata=_text(certificate.chain))
+        ends = (client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True))
+        for end in ends * 2:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        told = ends[0].getpeercert() or {}
+    except (OSError, ValueError):
+        return ()
+    names = told.get("subjectAltName", ())
+    return tuple(str(pair[1]).lower() for pair in names if isinstance(pair, tuple) and pair[0] == "DNS")
 
 
 def _is_of(asked: str, name: str) -> bool:

@@ -14,6 +14,7 @@ from reachline.doors.envoy.chain import TcpProxy
 from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
+from reachline.proxy.ends import half_close
 from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column, column_of, failure_of
@@ -260,10 +261,7 @@ class TcpSide(asyncio.Protocol):
         if transport is None or self.is_gone or self.is_ended:
             return
         self.is_ended = True
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
-            transport.close()
+        half_close(transport)
 
     def hold(self, is_held: bool) -> None:
         """Stop reading, or go on."""

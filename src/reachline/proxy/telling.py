@@ -90,7 +90,7 @@ def _request_header(exchange: Exchange, name: str) -> str | None:
         case ":method":
             return request.method.decode("latin-1") or None
         case ":authority" | "host":
-            return request.authority.decode("latin-1") if request.method else None
+            return exchange.host.decode("latin-1") if request.method else None
         case ":path":
             return request.path.decode("latin-1") or None
         case ":scheme":
