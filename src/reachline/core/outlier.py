@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from reachline.core.ejection import Held, Monitor, chance, due_ms, ease, plan_ms
-from reachline.core.outlier_events import Action, Event, Saw
+from reachline.core.outlier_events import CODES, ORIGINS, SPLIT_FAILED, Action, Event, Saw
 from reachline.core.outlier_rules import Detector, OutlierRules, Return, checked, enforcing
 from reachline.core.outlier_sweep import Finding, Sweep, external, local
 from reachline.core.outlying import Bar
@@ -20,14 +20,6 @@ from reachline.core.outlying import Bar
 __all__ = ["Outliers"]
 
 
-_CODES: Final = {
-    Saw.CONNECTED_FINAL: 200, Saw.TIMEOUT: 504, Saw.UNCONNECTED: 503, Saw.ANSWERED: 200, Saw.FAILED: 500,
-}  # fmt: skip
-"""The status that stands for what happened where origins are not split; a bare connect stands for none."""
-_SPLIT_FAILED: Final = 503
-_ORIGINS: Final = {
-    Saw.CONNECTED: True, Saw.CONNECTED_FINAL: True, Saw.TIMEOUT: False, Saw.UNCONNECTED: False,
-}  # fmt: skip
 _ANSWERED: Final = Saw.ANSWERED
 
 
@@ -127,7 +119,7 @@ class Outliers:
         if self._splits:
             found = self._split(monitor, saw, code)
         else:
-            status = code or _CODES.get(saw)
+            status = code or CODES.get(saw)
             found = monitor.answered(status, self._rules) if status else ()
         if not found:
             return ()
@@ -173,11 +165,11 @@ class Outliers:
 
     def _split(self, monitor: Monitor, saw: Saw, code: int | None) -> tuple[Detector, ...]:
         """Of split origins: connects by themselves, answers as what came over the connection."""
-        if (ok := _ORIGINS.get(saw)) is not None:
+        if (ok := ORIGINS.get(saw)) is not None:
             return monitor.connected(ok=ok, rules=self._rules)
         if saw is _ANSWERED and code is None:
             monitor.connected(ok=True, rules=self._rules)
-        return monitor.answered(code or (200 if saw is _ANSWERED else _SPLIT_FAILED), self._rules)
+        return monitor.answered(code or (200 if saw is _ANSWERED else SPLIT_FAILED), self._rules)
 
     def _act(self, sweep: Sweep, detector: Detector, now_ms: int) -> Iterable[Event]:
         if sweep.bar is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reachline.core.outlier_rules import Detector
 from reachline.core.outlying import Bar, percent
 
-__all__ = ["Action", "Event", "Saw", "as_envoy"]
+__all__ = ["CODES", "ORIGINS", "SPLIT_FAILED", "Action", "Event", "Saw", "as_envoy"]
 
 
 class Saw(Enum):
@@ -20,6 +20,18 @@ class Saw(Enum):
     UNCONNECTED = "connect failed"
     ANSWERED = "request success"
     FAILED = "request failed"
+
+
+CODES: Final = {
+    Saw.CONNECTED_FINAL: 200, Saw.TIMEOUT: 504, Saw.UNCONNECTED: 503, Saw.ANSWERED: 200, Saw.FAILED: 500,
+}  # fmt: skip
+"""The status that stands for what happened where origins are not split; a bare connect stands for none."""
+SPLIT_FAILED: Final = 503
+"""What a failed request without a status stands for where they are."""
+ORIGINS: Final = {
+    Saw.CONNECTED: True, Saw.CONNECTED_FINAL: True, Saw.TIMEOUT: False, Saw.UNCONNECTED: False,
+}  # fmt: skip
+"""Whose word it is of our own side where they are split, and whether a good one; absent: of what came over the connection."""
 
 
 class Action(Enum):

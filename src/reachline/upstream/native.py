@@ -36,7 +36,7 @@ from reachline.model import Health, Locality
 from reachline.upstream.asked import check
 from reachline.upstream.durations import in_words, seconds
 from reachline.upstream.listing import target
-from reachline.upstream.reported import REPORTED, weighing
+from reachline.upstream.reported import weighing
 from reachline.upstream.settings import ClusterSettings, ControlPlane, Kind
 
 __all__ = ["beside", "native"]
@@ -228,10 +228,8 @@ def _policy(block: Block) -> tuple[Policy, Membership, bool]:
     own = Block(value if isinstance(value, Mapping) else {"name": value}, block.at("policy"), block.found)
     usual = Policy()
     slow = own.block("slow_start_config")
-    least, most = (
-        own.whole("minimum_ring_size", usual.ring_least, least=1, most=RING_MOST),
-        own.whole("maximum_ring_size", usual.ring_most, least=1, most=RING_MOST),
-    )
+    least = own.whole("minimum_ring_size", usual.ring_least, least=1, most=RING_MOST)
+    most = own.whole("maximum_ring_size", usual.ring_most, least=1, most=RING_MOST)
     size = own.whole("table_size", usual.table_size, least=2, most=TABLE_MOST)
     if not is_prime(size):
         own.refuse("table_size", "must be a prime number", "65537 is one")
@@ -248,9 +246,8 @@ def _policy(block: Block) -> tuple[Policy, Membership, bool]:
         "table_size": size,
         "balance_factor": own.whole("hash_balance_factor", 0),
         "slow_start": None if slow is None else _slow_start(slow),
+        "weighing": weighing(own),
     }
-    if fields["name"] == REPORTED:
-        fields["weighing"] = weighing(own)
     base = Membership(
         overprovisioning=own.whole("overprovisioning_factor", 140, least=100) / 100,
         weighted_priorities=own.flag("weighted_priority_health"),

@@ -10,18 +10,20 @@ from reachline.core.pick.orca import Report, Reported, Weighing, learned, reweig
 from reachline.doors.envoy.fields import Block
 from reachline.upstream.durations import seconds
 
-__all__ = ["REPORTED", "Reports", "weighing"]
+__all__ = ["Reports", "weighing"]
 
 T = TypeVar("T")
 
-REPORTED: Final = "client_side_weighted_round_robin"
+_POLICY: Final = "client_side_weighted_round_robin"
 """The policy that weighs by reports."""
 _UPDATE_LEAST: Final = 0.1
 """Seconds; Envoy's own."""
 
 
-def weighing(block: Block) -> Weighing:
-    """The policy's fields, named as in Envoy."""
+def weighing(block: Block) -> Weighing | None:
+    """The policy's fields, named as in Envoy; None where another policy is named."""
+    if block.raw("name") != _POLICY:
+        return None
     usual = Weighing()
     update = seconds(block, "weight_update_period", usual.update_ms / 1_000)
     return Weighing(
