@@ -177,6 +177,20 @@ def test_a_log_that_floods_is_dropped_unread_and_the_center_answers(
     sync(work())
 
 
+def test_a_giant_message_of_a_log_is_left_and_the_next_one_counts(center: Center, sync: Sync) -> None:
+    async def work() -> None:
+        async with center() as running, stream(running, als.METHOD) as log:
+            await log.say(identifier={"node": NODE}, http_logs={"log_entry": [entry()]})
+            await log.say(http_logs={"log_entry": [entry(route_name="x" * (1 << 20))]})
+            await log.say(http_logs={"log_entry": [entry()]})
+
+            found = await counted(running, "als", 2)
+
+            assert (found["counted"], found["refused"], found["messages"]) == (2, 1, 3)
+
+    sync(work())
+
+
 @pytest.mark.parametrize("method", [als.METHOD, lrs.METHOD, hds.METHOD])
 def test_bytes_that_are_no_message_end_their_own_stream_only(method: str, center: Center, sync: Sync) -> None:
     async def work() -> None:

@@ -11,7 +11,7 @@ from reachline.core.rules import Rules
 from reachline.core.zone import verdict
 from reachline.doors import reach
 from reachline.model import Counts, Health, LineId, Locality, VantageId, Zone
-from reachline.wire.frame import Plan
+from reachline.wire.frame import Plan, Report
 from reachline.wire.hds import Verdict
 
 A = LineId("payments/a")
@@ -111,6 +111,12 @@ SETTLED_MS = 10_000
 """Every endpoint has been probed once by then."""
 
 
+def taken(verdicts: Verdicts, rows: list[Verdict], now_ms: int) -> list[Report]:
+    """A report's readings."""
+    slices, _ = verdicts.sort(rows, now_ms)
+    return [report for said in slices for report in verdicts.take(said, now_ms)]
+
+
 class Heard:
     """One Envoy's verdicts on one line, reported each second."""
 
@@ -125,7 +131,7 @@ class Heard:
         self.now_ms += after_ms
         (ask,) = self.found.asks
         rows = [Verdict(ask.name, *at, health) for at, health in zip(ask.addresses, healths, strict=True)]
-        reports, _ = self.verdicts.take(rows, self.now_ms)
+        reports = taken(self.verdicts, rows, self.now_ms)
         return reports[0].reading if reports else None
 
 
@@ -208,7 +214,7 @@ def test_verdicts_on_what_was_not_asked_are_counted_and_left() -> None:
     verdicts = Verdicts()
     verdicts.ask(asked(), 0)
 
-    found = verdicts.take([Verdict("payments/x tcp", *AT, Health.UNHEALTHY)], 0)
+    found = verdicts.sort([Verdict("payments/x tcp", *AT, Health.UNHEALTHY)], 0)
 
     assert found == ([], 1)
 
@@ -234,7 +240,7 @@ def test_an_endpoint_that_envoy_has_not_probed_yet_is_not_failed() -> None:
     (ask,) = found.asks
 
     def said(health: Health, at_ms: int) -> int:
-        reports, _ = verdicts.take([Verdict(ask.name, *AT, health)], at_ms)
+        reports = taken(verdicts, [Verdict(ask.name, *AT, health)], at_ms)
         return sum(one.reading.counts.refused for one in reports)
 
     before = [said(Health.UNHEALTHY, at_ms) for at_ms in (1_500, 2_499)]
@@ -247,9 +253,9 @@ def test_once_probed_an_endpoint_fails_at_once() -> None:
     verdicts, found = Verdicts(), asked()
     verdicts.ask(found, 1_000)
     (ask,) = found.asks
-    verdicts.take([Verdict(ask.name, *AT, Health.HEALTHY)], 1_100)
+    taken(verdicts, [Verdict(ask.name, *AT, Health.HEALTHY)], 1_100)
 
-    ((report,), _) = verdicts.take([Verdict(ask.name, *AT, Health.UNHEALTHY)], 1_200)
+    (report,) = taken(verdicts, [Verdict(ask.name, *AT, Health.UNHEALTHY)], 1_200)
 
     assert report.reading.counts == Counts(ok=1, refused=1)
 
@@ -258,7 +264,7 @@ def test_a_time_out_is_a_probes_answer_from_the_first_report_on() -> None:
     verdicts, found = Verdicts(), asked()
     verdicts.ask(found, 1_000)
 
-    ((report,), _) = verdicts.take([Verdict(found.asks[0].name, *AT, Health.TIMEOUT)], 1_100)
+    (report,) = taken(verdicts, [Verdict(found.asks[0].name, *AT, Health.TIMEOUT)], 1_100)
 
     assert report.reading.counts == Counts(late=1)
 
@@ -284,3 +290,21 @@ def test_a_line_that_comes_into_doubt_keeps_its_window_and_tells_more_often() ->
     readings = [heard.said(Health.UNHEALTHY, after_ms=2_000) for _ in range(3)]
 
     assert [one.counts.refused for one in readings] == [2, 3, 4]
+
+
+def test_a_long_report_is_taken_in_slices_with_all_kinds_of_a_line_in_one() -> None:
+    lines = ", ".join(f'l{number}: "http://10.0.{number // 250}.{number % 250}:80"' for number in range(250))
+    text = f"probes: {{tcp: 5s, http: 5s}}\nclusters:\n  payments:\n    lines: {{{lines}}}\n"
+    document = reach.read(text, name="test", environ={})
+    at = {line.id: [(line.endpoint.host, 80)] for line in reach.lines(document, "payments")}
+    found = asking(reach.plan(document, agent="envoy-1", locality=Locality(), number=1), at)
+    verdicts = Verdicts()
+    verdicts.ask(found, 0)
+    rows = [Verdict(ask.name, *ask.addresses[0], Health.HEALTHY) for ask in reversed(found.asks)]
+
+    slices, unknown = verdicts.sort(rows, SETTLED_MS)
+
+    counted = [{name.partition(" ")[0] for name in said} for said in slices]
+    assert ([len(one) for one in counted], unknown) == ([100, 100, 50], 0)
+    assert not counted[0] & counted[1]
+    assert sum(len(said) for said in slices) == 500

@@ -90,7 +90,7 @@ def decode(data: bytes) -> Logged:
 
 
 def _requests(entries: Iterable[Any]) -> Iterator[Call]:
-    flagged, placed = _Flagged(), _Placed()
+    flagged, placed = _FLAGGED, _PLACED
     for entry in entries:
         common = entry.common_properties
         if common.access_log_type not in _ENDED or common.intermediate_log_entry:
@@ -109,7 +109,7 @@ def _connections(entries: Iterable[Any]) -> Iterator[Call]:
 
     Nor is it timed: how long a peer thinks before it speaks is no round trip.
     """
-    placed = _Placed()
+    placed = _PLACED
     for entry in entries:
         common = entry.common_properties
         if common.access_log_type not in _ENDED or common.intermediate_log_entry:
@@ -149,36 +149,53 @@ _ERROR: Final = End.ERROR
 
 
 class _Flagged:
-    """What flags say of a call, each combination looked at once a message: they are few, and mostly none."""
+    """What flags say of a call, each combination looked at once: they are few, and mostly none."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, End | _ByStatus | None] = {b"": _BY_STATUS}
+        self._known: dict[bytes, End | _ByStatus | None] = {}
 
     def end(self, flags: Any) -> End | _ByStatus | None:
         """How it ended; None: nothing is learnt of the line, for it was Envoy's own doing, or the client's."""
         key = flags.SerializeToString()
-        if key not in self._known:
-            self._known[key] = _ended({each.name for each, _ in flags.ListFields()})
-        return self._known[key]
+        try:
+            return self._known[key]
+        except KeyError:
+            _bound(self._known)
+            found = self._known[key] = _ended({each.name for each, _ in flags.ListFields()})
+            return found
 
 
 class _Placed:
-    """Addresses, each read once a message: an Envoy has few endpoints and many calls."""
+    """Addresses, each read once: data planes have few endpoints and many calls."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[str, int] | None] = {b"": None}
+        self._known: dict[bytes, tuple[str, int] | None] = {}
 
     def at(self, address: Any) -> tuple[str, int] | None:
         """Address and port; None where the call never got so far as to choose one."""
         key = address.SerializeToString()
-        if key not in self._known:
+        try:
+            return self._known[key]
+        except KeyError:
+            _bound(self._known)
             socket = address.socket_address
-            self._known[key] = (socket.address, socket.port_value) if socket.address else None
-        return self._known[key]
+            found = self._known[key] = (socket.address, socket.port_value) if socket.address else None
+            return found
+
+
+_KEPT: Final = 16_384
+"""What was read is remembered up to so many; then all is forgotten, and read anew."""
+_FLAGGED: Final = _Flagged()
+_PLACED: Final = _Placed()
+
+
+def _bound(known: dict[bytes, Any]) -> None:
+    if len(known) >= _KEPT:
+        known.clear()
 
 
 def _ended(flags: set[str]) -> End | _ByStatus | None:

@@ -24,7 +24,7 @@ from reachline.model import Locality
 __all__ = ["METHOD", "MOST_LOADS", "Load", "Metric", "Report", "Spot", "decode", "encode"]
 
 METHOD: Final = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
-MOST_LOADS: Final = 100_000
+MOST_LOADS: Final = 20_000
 """Localities and endpoints of one report, as of an HDS report."""
 _MOST_METRICS: Final = 32
 """Of one locality or endpoint; the others are left."""

@@ -17,6 +17,8 @@ BYTES_A_SECOND: Final = 8 << 20
 """Of all access logs together: about 13 000 entries of 600 bytes, which cost a tenth of a core. Beyond, messages are dropped
 unread, so that no log, however busy its Envoy, keeps the center from judging; shares of what is read stay what they are."""
 
+_MOST: Final = 1 << 20
+"""Bytes of one message: 64 times what Envoy buffers, and a fiftieth of a second's work."""
 _DONE: Final = b""
 """A `StreamAccessLogsResponse`, which has no fields."""
 
@@ -59,7 +61,10 @@ class AccessLogs:
         try:
             self._planes.calls(plane, logged.calls, logged.skipped)
             async for data in frames:
-                if self._budget.take(len(data), self._planes.board.clock()):
+                if len(data) > _MOST:
+                    self._planes.heard(plane)
+                    plane.refused += 1
+                elif self._budget.take(len(data), self._planes.board.clock()):
                     logged = als.decode(data)
                     self._planes.calls(plane, logged.calls, logged.skipped)
                 else:

@@ -19,7 +19,7 @@ from reachline.center.owner import Owner
 from reachline.center.xds.places import Addresses, Places
 from reachline.center.xds.seen import Seen
 from reachline.center.xds.sums import MOST_CALLS, Pace, Rank, Sums, Telling, Windows, pace_of
-from reachline.model import LineId, Seconds
+from reachline.model import LineId, Seconds, Version
 from reachline.wire.als import Call
 from reachline.wire.lrs import Load, Spot
 from reachline.wire.telling import Teller
@@ -91,6 +91,8 @@ class Planes:
         self._paces: dict[str, Pace] = {}
         self._made_of: tuple[object, ...] = ()
         self._at: Addresses = _NOWHERE
+        self._placed_at: Addresses = _NOWHERE
+        self._published: Version | None = None
         self._asked_ms: int | None = None
         self._places = Places(())
         self._posting: asyncio.TimerHandle | None = None
@@ -137,18 +139,25 @@ class Planes:
 
     def places(self) -> Places:
         """Where the lines are now."""
+        where = self._where()
+        if self._published is not self.board.version or where is not self._placed_at:
+            self._published, self._placed_at = self.board.version, where
+            self._look()
+        return self._places
+
+    def _look(self) -> None:
+        """Something was published, or leads elsewhere."""
         cells = [cell.value for cell in self.board.cells()]
-        made_of = (self._where(), *(cluster.lines for cluster in cells))
+        made_of = (self._placed_at, *(cluster.lines for cluster in cells))
         if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             self._made_of = made_of
-            self._places = Places((line for cluster in cells for line in cluster.lines.values()), self._at)
+            self._places = Places((line for cluster in cells for line in cluster.lines.values()), self._placed_at)
             lines = {line: None for cluster in cells for line in cluster.lines}
             self._windows.keep([cluster.scope.cluster for cluster in cells], lines)
             self.seen.keep(lines)
         for cluster in cells:
             self._windows.look(cluster.scope.cluster, cluster.snapshot, self.board.clock())
-            self._paces[cluster.scope.cluster] = pace_of(cluster.rules)
-        return self._places
+        self._paces = {cluster.scope.cluster: pace_of(cluster.rules) for cluster in cells}
 
     def _where(self) -> Addresses:
         """Where the lines' names lead; the very same while they lead there."""

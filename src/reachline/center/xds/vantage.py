@@ -22,7 +22,7 @@ from reachline.errors import RemoteProtocolError
 from reachline.model import VantageId, Version
 from reachline.net.rpc import Call
 from reachline.wire import frame, hds
-from reachline.wire.frame import PROTOCOL, SLICE, Heartbeat, Hello, Report, features_of
+from reachline.wire.frame import PROTOCOL, Heartbeat, Hello, Report, features_of
 
 __all__ = ["Vantages"]
 
@@ -162,10 +162,12 @@ class Vantages:
         if not isinstance(told, hds.Told):
             raise RemoteProtocolError("a health_check_request comes once in a stream")
         session.taken_ms = now_ms
-        reports, unknown = session.verdicts.take(told.verdicts, now_ms)
+        slices, unknown = session.verdicts.sort(told.verdicts, now_ms)
         plane.unknown += unknown
-        plane.counted += sum(one.reading.fresh_ok + one.reading.fresh_failed for one in reports)
-        await self._report(session, reports)
+        for at, said in enumerate(slices, 1):
+            self._report(session, session.verdicts.take(said, now_ms), ends_round=at == len(slices))
+            # No report, however long, holds the loop for more than a slice.
+            await asyncio.sleep(0)
 
     def _check(self, session: _Session) -> None:
         """Returns where the stream still speaks for its vantage."""
@@ -177,24 +179,7 @@ class Vantages:
         if self._roster.heard(agent, session.number, beat, self._planes.board.clock()) is Arrival.STRANGER:
             raise ConnectionError(f"another {agent.id!r} attached")
 
-    async def _report(self, session: _Session, reports: list[Report]) -> None:
-        """In parts of a hundred lines, as agents send them: no report holds the loop for longer."""
-        owner = self._planes.owner
-        parts = list(_parts(reports))
-        for at, part in enumerate(parts, 1):
-            record = owner.report(session.agent.id, part, ends_round=at == len(parts))
-            session.agent.record = max(session.agent.record, record)
-            await asyncio.sleep(0)
-
-
-def _parts(reports: list[Report]) -> list[list[Report]]:
-    """Slices of lines; all kinds of a line in one of them."""
-    found: list[list[Report]] = [[]]
-    lines: set[str] = set()
-    for report in reports:
-        if report.line not in lines and len(lines) == SLICE:
-            found.append([])
-            lines = set()
-        lines.add(report.line)
-        found[-1].append(report)
-    return found if reports else []
+    def _report(self, session: _Session, reports: list[Report], *, ends_round: bool) -> None:
+        session.plane.counted += sum(one.reading.fresh_ok + one.reading.fresh_failed for one in reports)
+        record = self._planes.owner.report(session.agent.id, reports, ends_round=ends_round)
+        session.agent.record = max(session.agent.record, record)

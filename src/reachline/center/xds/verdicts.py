@@ -7,7 +7,7 @@ attempt; their windows are kept here as an agent keeps its own. No round trip, n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from reachline.talk import build
 from reachline.talk.http import HttpProbe
 from reachline.talk.secure import Secure
 from reachline.talk.tcp import TcpProbe
-from reachline.wire.frame import Detail, LinePlan, Plan, ProbePlan, Report
+from reachline.wire.frame import SLICE, Detail, LinePlan, Plan, ProbePlan, Report
 from reachline.wire.hds import Ask, Asked, Secured, Verdict
 
 __all__ = ["Asking", "Verdicts", "asking"]
@@ -37,7 +37,12 @@ _RECENT: Final = 5
 _WELL: Final = frozenset({Health.HEALTHY, Health.DEGRADED})
 _SILENT: Final = frozenset({Health.UNKNOWN, Health.DRAINING})
 """Not probed yet, or not meant to be judged."""
+_SAID: Final = Detail()
 _UNTOLD: Final = Detail(error="HDS says that the probe failed, not how")
+
+
+Said = dict[str, dict[tuple[str, int], Health]]
+"""What a report says, by the name it was asked under, then by address."""
 
 
 class _Watched(NamedTuple):
@@ -128,8 +133,12 @@ class _Window:
     """The verdicts on one line by one kind."""
 
     plan: ProbePlan
-    rounds: deque[tuple[int, int, int, int]]
-    """When, and of its addresses how many were ok, timed out, failed."""
+    rounds: deque[tuple[int, int, int, int]] = field(default_factory=deque)
+    """When, and of its addresses how many were ok, timed out, failed…"""
+    ok: int = 0
+    """…and their sums."""
+    late: int = 0
+    failed: int = 0
     health: dict[tuple[str, int], Health] = field(default_factory=dict)
     fresh_ok: int = 0
     fresh_failed: int = 0
@@ -137,31 +146,40 @@ class _Window:
     def take(self, said: Mapping[tuple[str, int], Health], now_ms: int, interval_ms: int) -> None:
         """What one report says: a new round where the probe was due again, or says something else."""
         known = {at: health for at, health in said.items() if health not in _SILENT}
-        is_due = not self.rounds or now_ms - self.rounds[-1][0] >= interval_ms - interval_ms // _SLACK
+        rounds = self.rounds
+        is_due = not rounds or now_ms - rounds[-1][0] >= interval_ms - interval_ms // _SLACK
         if known and (is_due or known != self.health):
-            ok = sum(health in _WELL for health in known.values())
-            late = sum(health is Health.TIMEOUT for health in known.values())
-            self.rounds.append((now_ms, ok, late, len(known) - ok - late))
+            ok = sum([health in _WELL for health in known.values()])
+            late = sum([health is Health.TIMEOUT for health in known.values()])
+            self._count(now_ms, ok, late, len(known) - ok - late)
             self.fresh_ok += ok
             self.fresh_failed += len(known) - ok
             self.health = known
-        while self.rounds and now_ms - self.rounds[0][0] > self.plan.max_age_ms:
-            self.rounds.popleft()
+        while rounds and (now_ms - rounds[0][0] > self.plan.max_age_ms or len(rounds) > self.plan.window):
+            _, ok, late, failed = rounds.popleft()
+            self.ok, self.late, self.failed = self.ok - ok, self.late - late, self.failed - failed
+
+    def _count(self, now_ms: int, ok: int, late: int, failed: int) -> None:
+        self.rounds.append((now_ms, ok, late, failed))
+        self.ok, self.late, self.failed = self.ok + ok, self.late + late, self.failed + failed
 
     def reading(self, now_ms: int) -> Reading:
         """The window as it is now."""
-        rounds, kind = self.rounds, self.plan.kind
-        ok, late, failed = (sum(each[column] for each in rounds) for column in (1, 2, 3))
-        is_http = kind is Kind.HTTP
-        newest = [bad for _, well, *others in rounds for bad in (*(0,) * well, *(1,) * sum(others))][-_RECENT:]
-        last = list(rounds)[-_ROUNDS:]
+        rounds, is_http = self.rounds, self.plan.kind is Kind.HTTP
+        newest = [rounds[place] for place in range(max(-_RECENT, -len(rounds)), 0)]
+        recent = [bad for _, ok, late, failed in newest for bad in (*(0,) * ok, *(1,) * (late + failed))][-_RECENT:]
         found = Reading(
-            kind=kind,
-            counts=Counts(ok=ok, late=late, errors=failed if is_http else 0, refused=0 if is_http else failed),
-            rounds=len(last),
-            rounds_ok=sum(1 for each in last if each[1]),
-            recent=len(newest) if is_http else 0,
-            recent_bad=sum(newest) if is_http else 0,
+            kind=self.plan.kind,
+            counts=Counts(
+                ok=self.ok,
+                late=self.late,
+                errors=self.failed if is_http else 0,
+                refused=0 if is_http else self.failed,
+            ),
+            rounds=len(newest[-_ROUNDS:]),
+            rounds_ok=sum([each[1] > 0 for each in newest[-_ROUNDS:]]),
+            recent=len(recent) if is_http else 0,
+            recent_bad=sum(recent) if is_http else 0,
             fresh_ok=self.fresh_ok,
             fresh_failed=self.fresh_failed,
             covered_ms=now_ms - rounds[0][0] if rounds else 0,
@@ -204,25 +222,45 @@ class Verdicts:
             if name in asking.watched and known.plan == asking.watched[name].plan
         }
 
-    def take(self, verdicts: Iterable[Verdict], now_ms: int) -> tuple[list[Report], int]:
-        """A report's verdicts as readings, each line's together, and how many were of nothing that was asked."""
-        said: dict[str, dict[tuple[str, int], Health]] = {}
+    def sort(self, verdicts: Iterable[Verdict], now_ms: int) -> tuple[list[Said], int]:
+        """A report's verdicts in slices of lines, for `take`, and how many were of nothing that was asked."""
+        said: Said = {}
         unknown = 0
         for name, address, port, health in verdicts:
             if name not in self._watched:
                 unknown += 1
             elif not (self._new and self._is_unprobed((name, address, port), health, now_ms)):
                 said.setdefault(name, {})[address, port] = health
+        return list(self._sliced(said)), unknown
+
+    def _sliced(self, said: Said) -> Iterator[Said]:
+        """As many lines at a time as a heartbeat's part has; all kinds of a line in one of them."""
+        found: Said = {}
+        lines: set[LineId] = set()
+        for name in sorted(said):
+            line = self._watched[name].line
+            if line not in lines and len(lines) == SLICE:
+                yield found
+                found, lines = {}, set()
+            lines.add(line)
+            found[name] = said[name]
+        if found:
+            yield found
+
+    def take(self, said: Said, now_ms: int) -> list[Report]:
+        """A slice as readings, each line's together."""
         found: list[Report] = []
         for name, healths in said.items():
-            line, plan, interval_ms = self._watched[name]
-            window = self._windows.get(name) or _Window(plan, deque(maxlen=plan.window))
+            if (watched := self._watched.get(name)) is None:
+                continue
+            line, plan, interval_ms = watched
+            window = self._windows.get(name) or _Window(plan)
             self._windows[name] = window
             window.take(healths, now_ms, interval_ms)
             if window.rounds:
-                detail = Detail() if set(window.health.values()) <= _WELL else _UNTOLD
+                detail = _SAID if _WELL.issuperset(window.health.values()) else _UNTOLD
                 found.append(Report(line=line, reading=window.reading(now_ms), detail=detail))
-        return sorted(found, key=lambda report: report.line), unknown
+        return found
 
     def _is_unprobed(self, at: tuple[str, str, int], health: Health, now_ms: int) -> bool:
         until_ms = self._new.get(at, 0)
