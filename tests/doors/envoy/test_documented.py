@@ -14,22 +14,26 @@ REFERENCE = ROOT / "docs/reference/envoy.md"
 def refused() -> Iterator[tuple[str, str]]:
     """(module, field) of every field that a block calls unsupported."""
     for path in sorted(DOOR.glob("*.py")):
-        tables: list[ast.expr] = []
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict() | ast.Call() as table) if (
-                    "UNSUPPORTED" in name
-                ):
-                    tables.append(table)
-                case ast.Call(func=ast.Attribute(attr="unsupported"), args=[ast.Dict() as table]):
-                    tables.append(table)
-        for table in tables:
+        for table in _tables(ast.parse(path.read_text())):
             for each in ast.walk(table):
-                if isinstance(each, ast.Dict):
-                    yield from ((path.stem, str(key.value)) for key in each.keys if isinstance(key, ast.Constant))
-                elif isinstance(each, ast.Call):
-                    texts = [part.value for part in ast.walk(each.args[0]) if isinstance(part, ast.Constant)]
-                    yield from ((path.stem, str(text)) for text in texts)
+                yield from ((path.stem, field) for field in _fields(each))
+
+
+def _tables(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            if "UNSUPPORTED" in node.target.id:
+                yield node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsupported":
+            yield from node.args
+
+
+def _fields(node: ast.AST) -> Iterator[str]:
+    """Of a literal, and of `dict.fromkeys((…), "")`."""
+    if isinstance(node, ast.Dict):
+        yield from (str(key.value) for key in node.keys if isinstance(key, ast.Constant))
+    elif isinstance(node, ast.Call):
+        yield from (str(part.value) for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant))
 
 
 def test_every_field_that_is_refused_by_name_stands_in_the_reference() -> None:

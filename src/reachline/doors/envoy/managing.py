@@ -242,6 +242,7 @@ def _with_router(block: Block, found: HttpManager) -> HttpManager:
     """The filters: the router alone, at the end."""
     filters = block.blocks("http_filters")
     router: Block | None = None
+    before = len(block.found)
     for each in filters:
         name, is_off = each.text("name", needed=True), each.flag("disabled")
         each.unsupported({"config_discovery": "write typed_config"})
@@ -258,7 +259,7 @@ def _with_router(block: Block, found: HttpManager) -> HttpManager:
             rule = f"is not supported here: {kind}" if typed is not None else "must have a typed_config"
             each.found.refuse(each.path, rule, "the router is", about_key=True)
     if router is None:
-        if not any(each.is_error for each in block.found if each.path[: len(block.path)] == block.path):
+        if len(block.found) == before:
             block.found.refuse(block.at("http_filters"), "must end with the router", about_key=True)
         return found
     return _routed(router, found)
