@@ -35,12 +35,14 @@ class _Seen:
     def __init__(self, *statuses: Status) -> None:
         self._statuses = statuses
         self._edition = 0
+        self.asked = 0
 
     def put(self, *statuses: Status) -> None:
         self._statuses = statuses
         self._edition += 1
 
     def statuses(self, now: int) -> tuple[Status, ...]:  # noqa: ARG002
+        self.asked += 1
         return self._statuses
 
     def edition(self, now: int) -> int:  # noqa: ARG002
@@ -65,6 +67,23 @@ def _made(seen: _Seen | None, *rules: BalancerRules) -> Balancer:
 def _picked(balancer: Balancer, number: int = 200) -> Counter[str | None]:
     rng = Random(1)
     return Counter(balancer.pick(0, rng).tag for _ in range(number))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_choice_is_worked_out_when_something_changes_not_at_a_pick(strategy: Strategy, strict: bool) -> None:
+    seen = _Seen(_up("a1"), _up("a2"))
+    balancer = _made(seen, _RULES._replace(strategy=strategy, strict=strict))
+    rng = Random(1)
+
+    for _ in range(50):
+        balancer.pick(0, rng)
+        balancer.targets(0)
+    once = seen.asked
+    seen.put(_up("a1"), _down("a2"))
+    balancer.pick(0, rng)
+
+    assert (once, seen.asked) == (1, 2)
 
 
 # -- strictly ------------------------------------------------------------------------------------------------------------------

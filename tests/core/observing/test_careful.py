@@ -19,6 +19,7 @@ from reachline.core.observing import (
     Group,
     ObserverRules,
     Purpose,
+    Result,
     Status,
     Strategy,
     balancers,
@@ -216,6 +217,17 @@ def test_a_status_that_is_not_expected_is_a_failure_with_its_reason() -> None:
     found = _status(driver, "s1")
     assert found is not None
     assert (found.alive, found.reason) == (False, "answers status 403, not 204")
+
+
+def test_our_own_fault_is_no_evidence() -> None:
+    machine = observer(_RULES, Random(1))
+    machine.outbounds(["s1"], EPOCH)
+
+    told = [machine.ended(ask.serial, Result(ok=False, ours=True), EPOCH + 1) for ask in machine.due(EPOCH)]
+
+    assert told == [()]
+    assert machine.statuses(EPOCH + 1) == ()
+    assert machine.deadline() is not None
 
 
 def test_every_field_is_told() -> None:

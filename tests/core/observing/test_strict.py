@@ -19,6 +19,7 @@ from reachline.core.observing import (
     Cost,
     LeastLoad,
     ObserverRules,
+    Result,
     Status,
     Strategy,
     balancers,
@@ -145,6 +146,16 @@ def _play(rules: ObserverRules, world: World, changes: Mapping[int, Iterable[str
 @pytest.mark.parametrize("name", OBSERVERS)
 def test_an_hour_of_outages_is_told_as_xray_tells_it_at_every_second(name: str) -> None:
     _play(OBSERVERS[name], STORY, CHANGES, _HOUR, seed=7)
+
+
+def test_a_round_trip_of_no_time_is_not_stored_as_in_xray() -> None:
+    machine = observer(_BURST, Random(1))
+    machine.outbounds(["s1"], EPOCH)
+
+    for ask in machine.due(EPOCH):
+        machine.ended(ask.serial, Result(ok=True, rtt=0), EPOCH)
+
+    assert machine.statuses(EPOCH) == ()
 
 
 _PHASES = st.builds(

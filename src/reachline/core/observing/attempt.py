@@ -40,7 +40,7 @@ def aim_of(tag: str, rules: ObserverRules, care: Care) -> Aim:
 
 
 class Attempt:
-    """Decided by the quorum's last pass, or by the failure that makes it impossible. Written by its observer."""
+    """Decided by the quorum's last pass, by the failure that makes it impossible, or by our own fault. Written by its observer."""
 
     __slots__ = ("_aim", "_failed", "_rtts", "is_decided", "purpose", "reason", "tag")
 

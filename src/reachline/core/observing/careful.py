@@ -110,6 +110,9 @@ class Careful:
             return self._network_told(result.ok, now)
         self._flying -= attempt.purpose is Purpose.PROBE
         line = self._lines.get(attempt.tag)
+        if result.ours:
+            attempt.is_decided = True
+            return ()
         if not attempt.ended(result) or line is None:
             return ()
         if not attempt.passed and self._rules.connectivity:

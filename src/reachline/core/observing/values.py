@@ -51,6 +51,8 @@ class Result(NamedTuple):
     """Of HTTP; 0: not known."""
     reason: str = ""
     """The failure in words."""
+    ours: bool = False
+    """It failed by our own fault (no descriptors, an address that is not ours): no evidence against anybody, strictly a failure."""
 
 
 class Ping(NamedTuple):

@@ -1,0 +1,194 @@
+"""An observatory on the probe engine: what its machine asks for is sent by way of each outbound, and told when it ended.
+
+Knows no document and no balancer. Whatever the machine decides is the machine's; what an answer is worth is not looked at here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from reachline.core.observing.protocol import Observer
+from reachline.core.observing.values import Ask, Result, Status, Told
+from reachline.model import Clock, Endpoint, Failure, Kind
+from reachline.net.attempt import Job
+from reachline.net.engine import Engine
+from reachline.net.resolve import Resolver
+from reachline.net.result import Phases
+from reachline.talk import build
+from reachline.talk.hop import Hop
+from reachline.talk.secure import is_address
+
+__all__ = ["Observing", "Outlet"]
+
+_NS: Final = 1_000_000_000
+_WHOLE_BODY: Final = 16 << 20
+"""Bytes of a body that is read to its end; what is longer is taken for whole."""
+_ANY: Final = "100-599"
+"""Every status is an answer: the machine says which of them pass."""
+_PORTS: Final = {"http": 80, "https": 443}
+_LONGEST: Final = 60.0
+"""Seconds of one wait: nothing is due later that would not be looked at again."""
+
+
+class Outlet(NamedTuple):
+    """How connections leave by an outbound."""
+
+    hops: tuple[Hop, ...] = ()
+    """Proxies to go through, the first hop first; none: straight."""
+    source: str = ""
+    interface: str = ""
+
+
+_STRAIGHT: Final = Outlet()
+
+
+class Observing:
+    """One machine with its engine. Written by the loop that runs it.
+
+    async with asyncio.TaskGroup() as tasks:
+        observing = Observing(machine, outlets)
+        tasks.create_task(observing.run())
+    """
+
+    def __init__(
+        self,
+        machine: Observer,
+        outlets: Mapping[str, Outlet | None],
+        *,
+        told: Callable[[Told], None] | None = None,
+        limit: int | None = None,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """`outlets` are the outbounds by tag; None: whatever goes there fails at once. `limit` caps requests in flight."""
+        self._machine: Final = machine
+        self._told = told
+        self._limit = limit
+        self._outlets = dict(outlets)
+        self._offset: Final = wall() - time.monotonic_ns()
+        """From monotonic time to the wall's at the start: a clock that is set moves no deadline."""
+        self._asks: dict[int, Ask] = {}
+        self._wake = asyncio.Event()
+        self._engine: Engine | None = None
+
+    def now(self) -> int:
+        """The machine's time: nanoseconds since 1970, never backwards."""
+        return time.monotonic_ns() + self._offset
+
+    def statuses(self) -> tuple[Status, ...]:
+        """What is known now."""
+        return self._machine.statuses(self.now())
+
+    def outbounds(self, outlets: Mapping[str, Outlet | None]) -> None:
+        """These outbounds exist from now on."""
+        self._outlets = dict(outlets)
+        self._machine.outbounds(tuple(outlets), self.now())
+        self._wake.set()
+
+    def called(self, tag: str, passed: bool) -> None:
+        """A connection of somebody's by this outbound was made, or could not be for a reason that is not its target's."""
+        self._tell(self._machine.called(tag, passed, self.now()))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Asks until it is cancelled; what is in flight then is given up."""
+        loop = asyncio.get_running_loop()
+        resolver = Resolver()
+        engine = self._engine = Engine(self._done, resolver=resolver, limit=self._limit)
+        loop.add_reader(engine.fileno(), engine.turn)
+        try:
+            self._machine.outbounds(tuple(self._outlets), self.now())
+            while True:
+                self._wake.clear()
+                for ask in self._machine.due(self.now()):
+                    self._start(engine, ask)
+                await self._wait()
+        finally:
+            loop.remove_reader(engine.fileno())
+            engine.close()
+            resolver.close()
+            self._engine = None
+
+    async def _wait(self) -> None:
+        """Until the machine's deadline, or until something happens."""
+        deadline = self._machine.deadline()
+        left = _LONGEST if deadline is None else min(_LONGEST, (deadline - self.now()) / _NS)
+        if left <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(left):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _start(self, engine: Engine, ask: Ask) -> None:
+        """One connection of its own: a job for each ask, so that an end is told of the right one."""
+        outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
+        self._asks[ask.serial] = ask
+        if outlet is None:
+            self._ended(ask.serial, Result(ok=False, reason="io: read/write on closed pipe"))
+            return
+        endpoint = _endpoint(ask.url)
+        limit = _WHOLE_BODY if ask.reads_body else 0
+        probe = build(Kind.HTTP, endpoint, {"method": ask.method, "expect": _ANY, "limit": limit})
+        job = Job(
+            token=ask.serial,
+            endpoint=endpoint,
+            probe=probe,
+            timeout=ask.timeout / _NS,
+            patience=0.0,
+            hops=outlet.hops,
+            source=outlet.source,
+            interface=outlet.interface,
+        )
+        engine.start(job, at=engine.now())
+
+    def _done(  # noqa: PLR0917  (the engine's signature)
+        self,
+        token: int,
+        failure: Failure | None,
+        rtt_us: int | None,
+        clock: Clock,
+        late: bool,
+        sent: int,
+        lost: int,
+        status: int,
+        note: str,
+        lateness_us: int,
+        phases: Phases | None,
+        /,
+    ) -> None:
+        """The whole time of a request counts, from its start to the end of its answer."""
+        del rtt_us, clock, sent, lost, lateness_us
+        if self._engine is not None:
+            self._engine.cancel(token)  # its route is not asked for again
+        total = phases.total if phases is not None else None
+        ok = failure in (None, Failure.STATUS) and not late and total is not None
+        reason = "" if ok else note or ("timeout" if late or failure is None else failure.name.lower())
+        self._ended(
+            token, Result(ok=ok, rtt=(total or 0) * 1_000, status=status, reason=reason, ours=failure is Failure.AGENT)
+        )
+
+    def _ended(self, serial: int, result: Result) -> None:
+        if self._asks.pop(serial, None) is None:
+            return
+        self._tell(self._machine.ended(serial, result, self.now()))
+        self._wake.set()
+
+    def _tell(self, told: tuple[Told, ...]) -> None:
+        if self._told is not None:
+            for each in told:
+                self._told(each)
+
+
+def _endpoint(url: str) -> Endpoint:
+    """Of a URL that its door has checked."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    family = (6 if ":" in host else 4) if is_address(host) else 0
+    return Endpoint(scheme=parts.scheme, host=host, port=parts.port or _PORTS[parts.scheme], path=path, family=family)

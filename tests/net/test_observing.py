@@ -1,0 +1,177 @@
+"""Observers on the real engine by way of real proxies: what they say of proxies that answer, refuse, are silent and return."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from reachline.core.observing import Care, ObserverRules, Status, Told, observer
+from reachline.core.observing.values import DEAD_MS, MS, SECOND
+from reachline.doors.outbounds import hops
+from reachline.net.observing import Observing, Outlet
+from reachline.testing import proxies
+from reachline.testing.parts import Running, free_port
+from reachline.testing.wait import until
+
+_QUICK: Final = Care(spacing=100 * MS, patience=SECOND, retry=200 * MS, expect=((204, 204),), budget=6_000, reserve=100)
+
+
+@contextlib.asynccontextmanager
+async def _web(answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that gives every request the same answer, its URL and the requests it got; an empty answer is none at all."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            if not answer:
+                await reader.read()
+            writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/generate_204?x=1", asked
+
+
+@contextlib.asynccontextmanager
+async def _observing(
+    rules: ObserverRules, outlets: Mapping[str, Outlet | None], told: Callable[[Told], None] | None = None
+) -> AsyncIterator[Observing]:
+    async with asyncio.TaskGroup() as tasks:
+        observing = Observing(observer(rules, Random(1)), outlets, told=told)
+        running = tasks.create_task(observing.run())
+        yield observing
+        running.cancel()
+
+
+def _rules(url: str, **changes: object) -> ObserverRules:
+    rules = ObserverRules(
+        is_burst=True, selectors=("s",), target=url, interval=SECOND, timeout=2 * SECOND, method="HEAD", care=_QUICK
+    )
+    return rules._replace(**changes)  # type: ignore[arg-type]  # fields by name
+
+
+def _outlet(via: str) -> Outlet:
+    return Outlet(hops(via))
+
+
+def _known(observing: Observing) -> dict[str, Status]:
+    return {each.tag: each for each in observing.statuses()}
+
+
+@pytest.fixture(scope="module")
+def socks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Running]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(proxies.microsocks(tmp_path_factory.mktemp("socks"))) for _ in range(2)]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("is_burst", [False, True])
+def test_every_way_out_is_observed_by_every_observer(
+    socks: list[Running], tmp_path: Path, strict: bool, is_burst: bool
+) -> None:
+    async def main() -> None:
+        with proxies.tinyproxy(tmp_path) as tiny:
+            outlets = {
+                "s-socks": _outlet(f"socks5h://127.0.0.1:{socks[0].port}"),
+                "s-http": _outlet(f"http://127.0.0.1:{tiny.port}"),
+                "s-chain": _outlet(f"socks5h://127.0.0.1:{socks[0].port},socks5h://127.0.0.1:{socks[1].port}"),
+                "s-direct": Outlet(source="127.0.0.9"),
+                "s-refused": _outlet(f"socks5h://127.0.0.1:{free_port()}"),
+            }
+            async with _web() as (url, asked):
+                rules = _rules(url, is_burst=is_burst, concurrent=True, care=None if strict else _QUICK)
+                async with _observing(rules, outlets) as observing:
+                    await until(lambda: len(observing.statuses()) == len(outlets))
+                    found = _known(observing)
+            assert {tag: each.alive for tag, each in found.items()} == {tag: tag != "s-refused" for tag in outlets}
+            assert asked[0].startswith(b"HEAD /generate_204?x=1 HTTP/1.1\r\n")
+            assert strict or "refused" in found["s-refused"].reason
+
+    asyncio.run(main())
+
+
+@pytest.mark.real
+def test_a_proxy_that_ends_is_dead_and_one_that_returns_is_alive(tmp_path: Path, socks: list[Running]) -> None:
+    async def main() -> None:
+        with contextlib.ExitStack() as stack:
+            mortal = stack.enter_context(proxies.microsocks(tmp_path))
+            via = f"socks5h://127.0.0.1:{mortal.port}"
+            outlets = {"s1": _outlet(via), "s2": _outlet(f"socks5h://127.0.0.1:{socks[0].port}")}
+            turns: list[Told] = []
+            async with _web() as (url, _), _observing(_rules(url), outlets, turns.append) as observing:
+                await until(
+                    lambda: {tag: each.alive for tag, each in _known(observing).items()} == {"s1": True, "s2": True}
+                )
+                mortal.process.terminate()
+                mortal.process.wait()
+                observing.called("s1", passed=False)
+                await until(lambda: not _known(observing)["s1"].alive)
+                dead = _known(observing)["s1"]
+                observing.outbounds({"s2": outlets["s2"], "s1": outlets["s2"]})
+                await until(lambda: _known(observing)["s1"].alive)
+                back = _known(observing)["s1"]
+        assert (dead.delay, bool(dead.reason)) == (DEAD_MS, True)
+        assert back.seen >= dead.seen > 0
+        assert [each.alive for each in turns if each.tag == "s1" and each.changed] == [True, False, True]
+        assert not [each for each in turns if each.tag == "s2" and not each.alive]
+
+    asyncio.run(main())
+
+
+def test_silence_ends_at_the_timeout_and_is_a_failure() -> None:
+    async def main() -> Status:
+        async with _web(answer=b"") as (url, _):
+            rules = _rules(url, timeout=200 * MS, care=_QUICK._replace(patience=200 * MS))
+            async with _observing(rules, {"s1": Outlet()}) as observing:
+                await until(observing.statuses)
+                return observing.statuses()[0]
+
+    found = asyncio.run(main())
+
+    assert (found.alive, found.ping is not None and found.ping.fail >= 2) == (False, True)
+
+
+@pytest.mark.parametrize(("status", "alive"), [(204, True), (403, False)])
+def test_a_status_passes_if_the_rules_say_so(status: int, alive: bool) -> None:
+    async def main() -> Status:
+        answer = f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()
+        async with _web(answer) as (url, _), _observing(_rules(url), {"s1": Outlet()}) as observing:
+            await until(observing.statuses)
+            return observing.statuses()[0]
+
+    assert asyncio.run(main()).alive is alive
+
+
+def test_an_address_that_is_not_ours_is_no_evidence_against_the_outbound() -> None:
+    async def main() -> None:
+        async with _web() as (url, _):
+            outlets = {"s1": Outlet(source="192.0.2.1"), "s2": Outlet()}
+            async with _observing(_rules(url), outlets) as observing:
+                await until(lambda: "s2" in _known(observing))
+                assert list(_known(observing)) == ["s2"]
+
+    asyncio.run(main())
+
+
+def test_an_outbound_without_a_way_fails_strictly_like_a_connection_that_broke() -> None:
+    async def main() -> Status:
+        async with _web() as (url, _):
+            rules = _rules(url, is_burst=False, care=None)
+            async with _observing(rules, {"s1": None}) as observing:
+                await until(observing.statuses)
+                return observing.statuses()[0]
+
+    found = asyncio.run(main())
+
+    assert not found.alive
+    assert "read/write on closed pipe" in found.reason
