@@ -316,6 +316,7 @@ def _method(service: Service) -> Any:
             async with aclosing(service(_heard(context), Call(context.peer(), said))) as answers:  # type: ignore[type-var]
                 async for answer in answers:
                     await context.write(answer)
+                    del answer  # while nothing follows it would be kept
         except PermissionError as error:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
         except RemoteProtocolError as error:

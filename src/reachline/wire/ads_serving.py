@@ -153,7 +153,7 @@ class Subscriber:
 
     def due(self, resources: Resources | None) -> Answer | None:
         """The next answer to be sent now, or None. It counts as sent."""
-        if resources is None:
+        if resources is None or not self.may_owe(resources):
             return None
         for type_url, state in self._types.items():
             if state.sent is None:
@@ -162,6 +162,15 @@ class Subscriber:
         if answer is None and CDS in self._types and self._types[CDS].gone:
             answer = self._turn(resources)  # routes had nothing to tell after all
         return answer
+
+    def may_owe(self, resources: Resources) -> bool:
+        """False: nothing is due. Asked far more often than something is."""
+        for url, state in self._types.items():
+            if state.sent is None and (
+                state.owed or state.gone or state.asks or state.base is not resources.shelf(url)
+            ):
+                return True
+        return False
 
     def _turn(self, resources: Resources) -> Answer | None:
         held = False

@@ -167,7 +167,8 @@ class Serving:
         try:
             async for data in frames:
                 self._take(stream, parse(data)[0])
-                stream.stirred.set()
+                if (resources := self._resources(stream)) is not None and stream.subscriber.may_owe(resources):
+                    stream.stirred.set()
         except (RemoteProtocolError, ConnectionError) as error:
             stream.failure = error
         stream.is_over = True
