@@ -196,13 +196,13 @@ def test_an_envoy_with_listeners_of_its_own_leads_to_the_centers_clusters(tmp_pa
 
 def test_what_the_plan_refuses_is_dropped_by_envoy_and_by_grpc(tmp_path: Path) -> None:
     async def run() -> None:
-        async with world(tmp_path) as now, names.backend("only") as port:
+        async with world(tmp_path) as now, names.backend("only") as only:
             steered(now, Steer(100, (("", 40),), "priority.shed"))
             await until(lambda: dropped(now), what="a refused call")
             found = await now.shares(200)
             assert 90 <= sum(count for body, count in found.items() if body not in "abc") <= 150
 
-            lines = f"{{a: {{to: 'grpc://127.0.0.1:{port}', region: r1}}}}"
+            lines = f"{{a: {{to: 'grpc://127.0.0.1:{only.port}', region: r1}}}}"
             now.center.read(f"clusters: {{shop: {{lines: {lines}}}}}", Health.HEALTHY)
             steered(now, Steer(100, (("r1", 40),), "priority.shed"))
             now.steering.follow(now.center.document)

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.differential.real import VARIABLE, Door, binary, started
-from tests.e2e.xds_calls import CALL, LONGEST, Grpc, backend, grpc_process
+from tests.e2e.xds_calls import CALL, LONGEST, Backend, Grpc, backend, grpc_process
 
 from reachline.cli.bootstraps import Way, envoy
 from reachline.testing.center import FrameAgent, RunningCenter, dead, good, running_center
@@ -32,6 +32,9 @@ circuit_breaker:
   cooldown_seconds: 1
   half_open: {{traffic_ratio: 0.2, min_window_seconds: 1, min_success_requests: 8}}
   recovery: {{step_ratios: [0.2, 0.6, 1.0], step_interval_seconds: 1}}
+probes: {{tcp: 500ms, grpc: off}}
+business: {{span: 2s, hold: 2s}}
+window: {{max_age: 3s}}
 clusters:
   shop:
     lines: {{a: "grpc://127.0.0.1:{a}", b: "grpc://127.0.0.1:{b}", c: "grpc://127.0.0.1:{c}"}}
@@ -84,10 +87,10 @@ class Envoys:
 
 
 class Story:
-    """Three lines, a center, one Envoy and one gRPC process. `ports` are those that stay over the center's restarts."""
+    """Three lines, one Envoy that probes and tells of its calls, and one gRPC process; all at ports that outlast a center."""
 
-    def __init__(self, directory: Path, text: str, proxy: Envoys, process: Grpc) -> None:
-        self.directory, self.text = directory, text
+    def __init__(self, text: str, backends: dict[str, Backend], proxy: Envoys, process: Grpc) -> None:
+        self.text, self.backends = text, backends
         self.envoy, self.grpc = proxy, process
 
     async def published(self, center: RunningCenter) -> dict[str, int]:
@@ -104,14 +107,15 @@ class Story:
 
 
 @asynccontextmanager
-async def story(directory: Path, binary: Path) -> AsyncIterator[Story]:
-    """All but the center, which may come later, go, and come back."""
+async def story(directory: Path, binary: Path, *, probes: bool = False) -> AsyncIterator[Story]:
+    """All but the center, which may come later, go, and come back. `probes`: the Envoy is a vantage."""
     async with AsyncExitStack() as stack:
-        ports = {name: await stack.enter_async_context(backend(name)) for name in "abc"}
+        backends = {name: await stack.enter_async_context(backend(name)) for name in "abc"}
         center, listen = free_port(), free_port()
+        ports = {name: each.port for name, each in backends.items()}
         text = DOCUMENT.format(**ports, listen=listen, center=center)
         at = f"127.0.0.1:{center}"
-        document = envoy(Way(node="envoy-1", center=at), admin="127.0.0.1:1", lrs=True, als=True)
+        document = envoy(Way(node="envoy-1", center=at), admin="127.0.0.1:1", hds=probes, lrs=True, als=True)
         document["admin"]["address"]["socket_address"]["port_value"] = 0
         # Envoy is live once it knows where to listen, so it is looked at from a thread while the center starts.
         admin = await asyncio.to_thread(stack.enter_context, started(binary, document, directory, is_live=False))
@@ -119,7 +123,7 @@ async def story(directory: Path, binary: Path) -> AsyncIterator[Story]:
         process = stack.enter_context(grpc_process(directory, at))
         proxy = Envoys(admin, listen, channel)
         stack.callback(proxy.admin.close)
-        yield Story(directory, text, proxy, process)
+        yield Story(text, backends, proxy, process)
 
 
 async def report_until(agent: FrameAgent, readings: dict[str, Any], reached: Any) -> None:
@@ -132,48 +136,50 @@ async def report_until(agent: FrameAgent, readings: dict[str, Any], reached: Any
     await until(seen, within=30, every=0.25)
 
 
-def test_shares_through_envoy_and_grpc_fall_with_a_line_and_come_back_with_it(
+def test_without_any_agent_an_envoys_probes_and_calls_take_a_dead_line_out_and_bring_it_back(
     tmp_path: Path, envoy_binary: Path
 ) -> None:
     async def run() -> None:
         async with (
-            story(tmp_path, envoy_binary) as all_,
+            story(tmp_path, envoy_binary, probes=True) as all_,
             running_center(tmp_path, all_.text) as center,
-            center.agent() as agent,
         ):
             weights = all_.envoy.told
 
-            async def same() -> bool:
-                return (await all_.published(center)) == weights()
+            async def well() -> bool:
+                assert set(await all_.envoy.calls(20)) <= set("abc")
+                rows = (await center.json("/api/v1/lines?cluster=shop"))["lines"]
+                return all(row["health"] == "healthy" for row in rows) and await all_.published(center) == weights()
 
-            async def even() -> bool:
-                return set(weights().values()) == {100} and await same()
-
-            await report_until(agent, WELL, even)
-            for counts in await all_.counted(90):
+            await until(well, within=30, what="all are well")
+            for counts in await all_.counted(60):
                 assert set(counts) == set("abc")
-                assert min(counts.values()) >= 12
+                assert min(counts.values()) >= 6
+
+            await all_.backends["a"].stop()
 
             async def out() -> bool:
-                return weights()["a"] == 0 and await same()
+                await all_.envoy.calls(20)
+                return weights()["a"] == 0
 
-            await report_until(agent, BAD, out)
-            for counts in await all_.counted(40):
+            await until(out, within=30, what="the dead line is out")
+            assert (await center.json("/api/v1/explain/shop/a"))["votes"][0]["vantage"] == "envoy-1"
+            for counts in await all_.counted(30):
                 assert set(counts) == {"b", "c"}
 
+            await all_.backends["a"].start()
             seen: list[int] = []
 
             async def back() -> bool:
-                # Calls through Envoy are what the trial and each step of the ramp are passed by.
-                calls = await all_.envoy.calls(60)
-                assert set(calls) <= set("abc")
-                if await same() and (not seen or weights()["a"] != seen[-1]):
+                assert set(await all_.envoy.calls(60)) <= set("abc")
+                if not seen or weights()["a"] != seen[-1]:
                     seen.append(weights()["a"])
-                return seen[-1:] == [100]
+                return seen[-1] == 100
 
-            await report_until(agent, WELL, back)
-            assert seen == sorted(set(seen)), "shares rise step by step"
+            await until(back, within=60, what="the line is back")
+            assert seen == sorted(set(seen))
             assert set(seen) >= {20, 60, 100}
+            assert await all_.published(center) == weights() == dict.fromkeys("abc", 100)
             for counts in await all_.counted(60):
                 assert set(counts) == set("abc")
 

@@ -59,23 +59,38 @@ def main(target: str) -> None:
         print(json.dumps(found), flush=True)
 
 
+class Backend:
+    """A gRPC server that says its name, and can go and come back at its port."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.port = name, 0
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        async def call(_: bytes, __: Any) -> bytes:
+            return self.name.encode()
+
+        _, service, method = CALL.split("/")
+        server = self._server = grpc.aio.server()
+        handlers = {method: grpc.unary_unary_rpc_method_handler(call)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        self.port = server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+
+
 @asynccontextmanager
-async def backend(name: str) -> AsyncIterator[int]:
-    """A gRPC server that says its name."""
-
-    async def call(_: bytes, __: Any) -> bytes:
-        return name.encode()
-
-    _, service, method = CALL.split("/")
-    server = grpc.aio.server()
-    handlers = {method: grpc.unary_unary_rpc_method_handler(call)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+async def backend(name: str) -> AsyncIterator[Backend]:
+    """A running one."""
+    found = Backend(name)
+    await found.start()
     try:
-        yield port
+        yield found
     finally:
-        await server.stop(0)
+        await found.stop()
 
 
 class Grpc:
