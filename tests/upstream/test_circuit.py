@@ -45,7 +45,7 @@ def test_a_call_beyond_the_threshold_is_refused_and_counted(threshold: dict[str,
     with ExitStack() as stack:
         assert held(cluster, stack, 5) == most
         told = cluster.metrics()
-        assert told["upstream_rq_pending_overflow"] == 5 - most
+        assert told["upstream_rq_pending_overflow"] + told["upstream_rq_active_overflow"] == 5 - most
         assert told["circuit_breakers.default.rq_open"] == 1
         assert told["upstream_rq_active"] == most
 
@@ -64,7 +64,7 @@ def test_calls_of_high_priority_have_thresholds_of_their_own() -> None:
         told = cluster.metrics()
 
     assert (told["circuit_breakers.default.rq_open"], told["circuit_breakers.high.rq_open"]) == (1, 1)
-    assert told["upstream_rq_pending_overflow"] == 3
+    assert told["upstream_rq_active_overflow"] == 3
 
 
 def test_an_overflow_is_a_call_shed_and_says_how_many_are_under_way() -> None:

@@ -19,12 +19,13 @@ __all__ = ["Circuit"]
 class _Level:
     """One priority's calls. Written under the lock of its circuit."""
 
-    __slots__ = ("calls", "limits", "most", "overflow", "retries", "retry_overflow")
+    __slots__ = ("calls", "held_most", "limits", "most", "overflow", "queue_overflow", "retries", "retry_overflow")
 
     def __init__(self, limits: Thresholds) -> None:
         self.limits: Final = limits
-        self.most: Final = min(limits.max_requests, limits.max_connections + limits.max_pending_requests)
-        self.calls = self.retries = self.overflow = self.retry_overflow = 0
+        self.held_most: Final = limits.max_connections + limits.max_pending_requests
+        self.most: Final = min(limits.max_requests, self.held_most)
+        self.calls = self.retries = self.overflow = self.queue_overflow = self.retry_overflow = 0
 
     @property
     def retries_most(self) -> int:
@@ -48,7 +49,9 @@ class Circuit:
         level = self._levels[mark & HIGH]
         with self._lock:
             is_full = level.calls >= level.most
-            if is_full:
+            if is_full and level.calls >= level.held_most:
+                level.queue_overflow += 1
+            elif is_full:
                 level.overflow += 1
             else:
                 level.calls += 1
@@ -75,7 +78,8 @@ class Circuit:
         """By Envoy's names; the gauges are 1 while nothing more may begin."""
         with self._lock:
             found = {
-                "upstream_rq_pending_overflow": sum(each.overflow for each in self._levels),
+                "upstream_rq_active_overflow": sum(each.overflow for each in self._levels),
+                "upstream_rq_pending_overflow": sum(each.queue_overflow for each in self._levels),
                 "upstream_rq_retry_overflow": sum(each.retry_overflow for each in self._levels),
             }
             for name, each in zip(("default", "high"), self._levels, strict=True):
