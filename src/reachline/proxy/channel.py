@@ -36,7 +36,7 @@ class Caller(Protocol):
         """Whether the endpoint takes more for now."""
 
 
-class Channel(asyncio.Protocol):
+class Channel(asyncio.BufferedProtocol):
     """Written by its pool and by the exchange that holds it, in one thread."""
 
     __slots__ = (
@@ -125,8 +125,11 @@ class Channel(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport, self.is_open = transport, True
 
-    def data_received(self, data: bytes) -> None:
-        caller = self.caller
+    def get_buffer(self, _: int) -> memoryview:
+        return self.pool.room
+
+    def buffer_updated(self, size: int) -> None:
+        data, caller = bytes(self.pool.room[:size]), self.caller
         if self._is_raw and caller is not None:
             caller.raw(data)
             return

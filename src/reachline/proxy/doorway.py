@@ -49,7 +49,7 @@ class Handling(NamedTuple):
     """One filter chain, ready."""
 
     serving: Serving
-    protocol: Callable[[], asyncio.Protocol]
+    protocol: Callable[[], asyncio.BufferedProtocol]
     servers: Servers | None = None
     handshake: Seconds = 0.0
 

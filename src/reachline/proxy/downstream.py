@@ -22,7 +22,7 @@ __all__ = ["Downstream"]
 _UNKNOWN: Final = Peer("", 0)
 
 
-class Downstream(asyncio.Protocol):
+class Downstream(asyncio.BufferedProtocol):
     """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
 
     __slots__ = (
@@ -52,11 +52,15 @@ class Downstream(asyncio.Protocol):
         self.peer = _peer(transport)
         self._front.came(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _: int) -> memoryview:
+        return self._front.room
+
+    def buffer_updated(self, size: int) -> None:
         if self._is_lingering:
             return
         front, exchange = self._front, self.exchange
-        front.counts["downstream_cx_rx_bytes_total"] += len(data)
+        data = bytes(front.room[:size])
+        front.counts["downstream_cx_rx_bytes_total"] += size
         if exchange is not None and exchange.is_raw:
             exchange.raw_from_client(data)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -17,6 +18,7 @@ from reachline.proxy.alarms import Alarm
 from reachline.proxy.arrival import Arrivals, Peer
 from reachline.proxy.changes import request_changes, response_changes
 from reachline.proxy.downstream import Downstream
+from reachline.proxy.ends import reading_room
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import Dates, answer_head, local_head, request_head
@@ -56,7 +58,9 @@ class Front:
         self.buffer_limit: Final = buffer_limit
         self.logs: Final = tuple(logs)
         self.loop: Final = asyncio.get_running_loop()
-        self.now: Final[Callable[[], Seconds]] = self.loop.time
+        self.now: Final[Callable[[], Seconds]] = time.monotonic
+        """The loop's own clock, without its call."""
+        self.room: Final = reading_room()
         self.is_draining = False
         """Whether connections end with their next answer."""
         self.limits: Final = Limits(

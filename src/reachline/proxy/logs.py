@@ -16,7 +16,7 @@ from reachline.doors.envoy.logged import AccessLog, LogFilter
 from reachline.doors.envoy.routes import Command
 from reachline.errors import ConfigError, Problem
 from reachline.proxy.message import joined
-from reachline.proxy.telling import UNSAID, text_of, value_of
+from reachline.proxy.telling import UNSAID, filled, ready, say, text_of
 
 if TYPE_CHECKING:
     from reachline.proxy.exchange import Exchange
@@ -102,7 +102,7 @@ class Logged:
         self._log: Final = log
         self._file: Final = file
         self._rng: Final = rng
-        self._text: Final = log.format.text if log.format.text is not None else DEFAULT
+        self._text: Final = ready(log.format.text if log.format.text is not None else DEFAULT)
 
     def __call__(self, exchange: Exchange) -> None:
         log = self._log
@@ -112,7 +112,7 @@ class Logged:
             shown = _shown(log.format.json, exchange, omits=log.format.omit_empty)
             line = json.dumps(shown, separators=(",", ":")) + "\n"
         else:
-            line = text_of(self._text, exchange, unsaid="" if log.format.omit_empty else UNSAID)
+            line = filled(self._text, exchange, unsaid="" if log.format.omit_empty else UNSAID)
         self._file.add(line.encode("utf-8", "replace"))
 
 
@@ -122,7 +122,7 @@ def _shown(form: object, exchange: Exchange, *, omits: bool) -> object:
         return {key: each for key, each in found.items() if each is not None} if omits else found
     if isinstance(form, tuple):
         if len(form) == 1 and isinstance(form[0], Command):
-            said = value_of(form[0], exchange)
+            said = say(form[0])(exchange)
             return int(said) if said is not None and form[0].operator in _NUMBERS else said
         return text_of(form, exchange, unsaid="" if omits else UNSAID)
     if isinstance(form, Sequence) and not isinstance(form, str):

@@ -13,6 +13,7 @@ from reachline.doors.envoy.values import Thresholds
 from reachline.model import Failure, Seconds
 from reachline.proxy import flags
 from reachline.proxy.channel import Channel
+from reachline.proxy.ends import reading_room
 from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import failure_of
@@ -79,6 +80,7 @@ class Pool:
         self._connections = 0
         self._pending = 0
         self._is_closed = False
+        self.room: Final = reading_room()
 
     @property
     def connections(self) -> int:

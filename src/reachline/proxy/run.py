@@ -20,7 +20,7 @@ from reachline.doors.envoy.logged import AccessLog
 from reachline.errors import ConfigError, Problem
 from reachline.members import Address
 from reachline.model import Seconds
-from reachline.net import kernel
+from reachline.net import collector, kernel
 from reachline.proxy.admin import Admin
 from reachline.proxy.backend import Backend
 from reachline.proxy.clusters import Clusters
@@ -67,6 +67,7 @@ async def run(
 ) -> None:
     """Serves until `stop` is set or its admin is told to quit; ConfigError where an address, a file or a cluster cannot be had."""
     kernel.raise_file_limit()
+    collector.calm()  # what a request is made of goes by itself when it ends
     _refuse_dynamic(chain, options.place)
     proxy = _Proxy(chain, options, stop)
     try:

@@ -146,7 +146,7 @@ def _matches(matcher: TextMatch, name: str) -> bool:
         case TextKind.CONTAINS:
             return matcher.text in text
         case TextKind.REGEX:
-            return matcher.pattern is not None and matcher.pattern.fullmatch(text) is not None
+            return matcher.pattern is not None and matcher.pattern.fits(text)
 
 
 def _server(tls: DownstreamTls) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from reachline.doors.envoy.chain import Chain, HttpManager
+from reachline.doors.envoy.regexes import Expression
 from reachline.doors.envoy.secured import Certificate
 from reachline.doors.envoy.shown import Flag, Host, show
 from reachline.members import Address
@@ -171,7 +172,7 @@ def _plain(value: object) -> object:
         return [_plain(each) for each in value]
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, re.Pattern):
+    if isinstance(value, Expression):
         return value.pattern
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

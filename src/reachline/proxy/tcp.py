@@ -14,7 +14,7 @@ from reachline.doors.envoy.chain import TcpProxy
 from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
-from reachline.proxy.ends import half_close
+from reachline.proxy.ends import half_close, reading_room
 from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column, column_of, failure_of
@@ -44,6 +44,7 @@ class TcpFront:
         self.counts: Final[Counter[str]] = Counter()
         self.loop: Final = asyncio.get_running_loop()
         self.tunnels: Final[set[Tunnel]] = set()
+        self.room: Final = reading_room()
         self.is_draining = False
 
     def sweep(self, now: Seconds) -> None:
@@ -210,7 +211,7 @@ class Tunnel:
         return xxh64(self.client.address.encode()) if self.front.settings.hash else None
 
 
-class TcpSide(asyncio.Protocol):
+class TcpSide(asyncio.BufferedProtocol):
     """One end of a tunnel."""
 
     __slots__ = ("_is_client", "_transport", "_tunnel", "address", "is_ended", "is_gone")
@@ -232,8 +233,11 @@ class TcpSide(asyncio.Protocol):
             self.address = str(name[0]) if isinstance(name, tuple) else ""
             self._tunnel.opened()
 
-    def data_received(self, data: bytes) -> None:
-        self._tunnel.passed(data, from_client=self._is_client)
+    def get_buffer(self, _: int) -> memoryview:
+        return self._tunnel.front.room
+
+    def buffer_updated(self, size: int) -> None:
+        self._tunnel.passed(bytes(self._tunnel.front.room[:size]), from_client=self._is_client)
 
     def eof_received(self) -> bool:
         self._tunnel.passed(b"", from_client=self._is_client)

@@ -6,70 +6,112 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from reachline.doors.envoy.routes import Command, Format
 from reachline.model import Seconds
-from reachline.proxy.message import Headers, joined
+from reachline.proxy.message import Headers
 
 if TYPE_CHECKING:
     from reachline.proxy.exchange import Exchange
 
-__all__ = ["UNSAID", "text_of", "value_of"]
+__all__ = ["UNSAID", "Ready", "Say", "filled", "ready", "say", "stamp", "text_of"]
 
 UNSAID: Final = "-"
 """Where a command has nothing to say."""
 
 
+Say = Callable[["Exchange"], "str | None"]
+Ready = tuple["str | Say", ...]
+_COMPILED: Final = 4_096
+"""Formats that are kept ready: documents have a few."""
+
+
 def text_of(pieces: Format, exchange: Exchange, *, unsaid: str = UNSAID) -> str:
     """A format string, filled in."""
-    return "".join(
-        each if isinstance(each, str) else (unsaid if (said := value_of(each, exchange)) is None else said)
-        for each in pieces
-    )
+    return filled(ready(pieces), exchange, unsaid=unsaid)
 
 
-def value_of(command: Command, exchange: Exchange) -> str | None:
-    """What one command comes to; None: nothing."""
-    plain = _PLAIN.get(command.operator)
-    said = plain(exchange) if plain is not None else _with_argument(command, exchange)
-    return said if said is None or command.most is None else said[: command.most]
+def filled(pieces: Ready, exchange: Exchange, *, unsaid: str = UNSAID) -> str:
+    """A format string that is `ready`, filled in."""
+    out: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            out.append(piece)
+        else:
+            said = piece(exchange)
+            out.append(unsaid if said is None else said)
+    return "".join(out)
 
 
-def _with_argument(command: Command, exchange: Exchange) -> str | None:
+@lru_cache(maxsize=_COMPILED)
+def ready(pieces: Format) -> Ready:
+    """The pieces with each command as what says it: looked up once, for there are a dozen in each line of a log."""
+    return tuple(each if isinstance(each, str) else say(each) for each in pieces)
+
+
+@lru_cache(maxsize=_COMPILED)
+def say(command: Command) -> Say:
+    """What one command comes to, exchange by exchange; None: nothing."""
+    found = _PLAIN.get(command.operator) or _with_argument(command)
+    most = command.most
+    if most is None:
+        return found
+
+    def cut(exchange: Exchange) -> str | None:
+        said = found(exchange)
+        return said if said is None else said[:most]
+
+    return cut
+
+
+def _with_argument(command: Command) -> Say:
+    argument = command.argument
     match command.operator:
         case "REQ":
-            return _either(command.argument, lambda name: _request_header(exchange, name))
+            return _either(argument, _request_header)
         case "RESP":
-            return _either(command.argument, lambda name: _header(exchange.headers_out, name))
+            return _either(argument, _answer_header)
         case "START_TIME":
-            return stamp(_started(exchange), command.argument)
+            return lambda of: stamp(_started(of), argument)
         case "EMIT_TIME":
-            return stamp(exchange.front.wall(), command.argument)
+            return lambda of: stamp(of.front.wall(), argument)
         case "ENVIRONMENT":
-            return os.environ.get(command.argument)
+            return lambda _: os.environ.get(argument)
         case "PATH":
-            path = exchange.request.path.decode("latin-1")
-            return path.partition("?")[0] if "NQ" in command.argument.split(":") else path
+            return (lambda of: _path(of).partition("?")[0]) if "NQ" in argument.split(":") else _path
         case "QUERY_PARAM":
-            pairs = (
-                each.partition("=") for each in exchange.request.path.decode("latin-1").partition("?")[2].split("&")
-            )
-            return next((value for name, _, value in pairs if name == command.argument), None)
+            return lambda of: _parameter(_path(of), argument)
         case "QUERY_PARAMS":
-            return exchange.request.path.decode("latin-1").partition("?")[2] or None
+            return lambda of: _path(of).partition("?")[2] or None
         case _:
-            return None
+            return lambda _: None
+
+
+def _path(exchange: Exchange) -> str:
+    return exchange.request.path.decode("latin-1")
+
+
+def _parameter(path: str, wanted: str) -> str | None:
+    pairs = (each.partition("=") for each in path.partition("?")[2].split("&"))
+    return next((value for name, _, value in pairs if name == wanted), None)
 
 
 def stamp(wall: Seconds, form: str) -> str:
     """An instant by strftime with Envoy's %3f and %f; without a form RFC 3339 with milliseconds."""
-    at = datetime.fromtimestamp(wall, UTC)
     if not form:
-        return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1_000:03d}Z"
+        ms = int(wall * 1_000)
+        return f"{_second(ms // 1_000)}.{ms % 1_000:03d}Z"
+    at = datetime.fromtimestamp(wall, UTC)
     for digits in range(1, 10):
         form = form.replace(f"%{digits}f", f"{at.microsecond * 1_000:09d}"[:digits])
     return at.strftime(form.replace("%f", f"{at.microsecond * 1_000:09d}").replace("%s", str(int(wall))))
+
+
+@lru_cache(maxsize=4)
+def _second(number: int) -> str:
+    return f"{datetime.fromtimestamp(number, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _started(exchange: Exchange) -> Seconds:
@@ -77,33 +119,52 @@ def _started(exchange: Exchange) -> Seconds:
     return front.wall() - (front.now() - exchange.request.began)
 
 
-def _either(argument: str, of: Callable[[str], str | None]) -> str | None:
+def _either(argument: str, of: Callable[[str], Say]) -> Say:
     """`NAME` or `NAME?OTHER`."""
     name, mark, other = argument.partition("?")
-    said = of(name.lower())
-    return of(other.lower()) if said is None and mark else said
+    one = of(name.lower())
+    if not mark:
+        return one
+    two = of(other.lower())
+
+    def either(exchange: Exchange) -> str | None:
+        said = one(exchange)
+        return two(exchange) if said is None else said
+
+    return either
 
 
-def _request_header(exchange: Exchange, name: str) -> str | None:
-    request, way = exchange.request, exchange.way
+def _request_header(name: str) -> Say:
     match name:
         case ":method":
-            return request.method.decode("latin-1") or None
+            return lambda of: of.request.method.decode("latin-1") or None
         case ":authority" | "host":
-            return exchange.host.decode("latin-1") if request.method else None
+            return lambda of: of.host.decode("latin-1") if of.request.method else None
         case ":path":
-            return request.path.decode("latin-1") or None
+            return lambda of: of.request.path.decode("latin-1") or None
         case ":scheme":
-            return "https" if exchange.down.peer.is_tls else "http"
-        case "x-envoy-original-path" if way is not None and way.original:
-            return way.original.decode("latin-1")
+            return lambda of: "https" if of.down.peer.is_tls else "http"
         case _:
-            return _header(request.headers, name)
+            pass
+    wanted, is_original = name.encode("latin-1", "replace"), name == "x-envoy-original-path"
+
+    def said(exchange: Exchange) -> str | None:
+        if is_original and exchange.way is not None and exchange.way.original:
+            return exchange.way.original.decode("latin-1")
+        return _header(exchange.request.headers, wanted)
+
+    return said
 
 
-def _header(headers: Headers, name: str) -> str | None:
-    value = joined(headers, name.encode("latin-1", "replace"))
-    return None if value is None else value.decode("latin-1")
+def _answer_header(name: str) -> Say:
+    wanted = name.encode("latin-1", "replace")
+    return lambda of: _header(of.headers_out, wanted)
+
+
+def _header(headers: Headers, name: bytes) -> str | None:
+    """All values, joined by commas."""
+    values = [value for each, value in headers if each == name]
+    return b",".join(values).decode("latin-1") if values else None
 
 
 def _host_port(host: str, port: int) -> str | None:
