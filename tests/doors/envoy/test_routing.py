@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from reachline.doors.envoy.asked import Connection, Request
 from reachline.doors.envoy.chain import Listener
 from reachline.doors.envoy.chains import chain_for
 from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.linear import program
 from reachline.doors.envoy.regexes import compiled, substitution
 from reachline.doors.envoy.resolving import malformed
 from reachline.doors.envoy.routing import Answered, Decision, Missing, Redirected, Routes, Sent, decide, hashed, routes
@@ -206,8 +208,8 @@ def test_an_expression_means_what_re2_means_by_it(expression: str, fits: str, fi
 
     assert rule == ""
     assert pattern is not None
-    assert pattern.fullmatch(fits)
-    assert not pattern.fullmatch(fits_not)
+    assert pattern.fits(fits)
+    assert not pattern.fits(fits_not)
 
 
 @pytest.mark.parametrize(
@@ -304,3 +306,35 @@ def test_where_a_connection_comes_from_can_be_asked() -> None:
     assert taken(made, source=Address("192.0.2.9", 7)) == "1"
     assert taken(made, source=Address("192.0.2.9", 8)) == "2"
     assert taken(made, source=Address("198.51.100.1", 8)) is None
+
+
+@given(st.lists(st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "(", "(?:", "(?i:", ")", "|", "*", "+", "?", "{2}", "{1,}", "{0,2}", "*?", "^", "$", r"\b", r"\d"]), max_size=14), st.text("abAB1-\n", min_size=1, max_size=8))  # fmt: skip
+def test_all_ways_at_once_come_to_what_going_back_comes_to(pieces: list[str], text: str) -> None:
+    expression, _, _ = compiled("".join(pieces))
+
+    if expression is not None:
+        assert program(expression.parts).fits(text) is (re.fullmatch(expression.pattern, text, re.ASCII) is not None)
+
+
+@pytest.mark.parametrize(
+    "expression", ["(a+)+b", "(a|a)*b", "(a|ab)(c|bcd)*(a*)*", "(?:a{1,9}){1,9}b", ".*a.*a.*b", "((a*)*)*b"]
+)
+def test_no_text_makes_an_expression_take_long(expression: str) -> None:
+    """Steps, not time: what is remembered answers almost all of them, and each is made once."""
+    found, _, _ = compiled(expression)
+
+    assert found is not None
+    assert not found.is_quick
+    assert not found.fits("a" * 20_000 + "!")
+
+
+def test_an_expression_that_repeats_what_repeats_is_not_replaced() -> None:
+    problems = Findings()
+    rewriting = {"pattern": {"regex": "(/a+)+"}, "substitution": "/"}
+    route_config(
+        Block(
+            {"virtual_hosts": [{"name": "a", "domains": ["*"], "routes": [to(regex_rewrite=rewriting)]}]}, (), problems
+        )
+    )
+
+    assert ["repeats what repeats" in each.rule for each in problems] == [True]

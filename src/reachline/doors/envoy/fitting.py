@@ -67,7 +67,7 @@ def _path_fits(match: PathMatch, path: str, *, is_connect: bool) -> bool:
         return is_connect and match.kind is PathKind.CONNECT
     path = bare(path)
     if match.pattern is not None:
-        return match.pattern.fullmatch(path) is not None
+        return match.pattern.fits(path)
     if not match.case_sensitive:
         path = path.lower()
     match match.kind:
@@ -82,7 +82,7 @@ def _path_fits(match: PathMatch, path: str, *, is_connect: bool) -> bool:
 def text_fits(match: TextMatch, text: str) -> bool:
     """Whether a text fits a StringMatcher."""
     if match.pattern is not None:
-        return match.pattern.fullmatch(text) is not None
+        return match.pattern.fits(text)
     if match.ignore_case:
         text = text.lower()
     match match.kind:

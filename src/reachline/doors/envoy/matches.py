@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from reachline.doors.envoy.fields import Block
-from reachline.doors.envoy.regexes import compiled, substitution
+from reachline.doors.envoy.regexes import Expression, compiled, substitution
 from reachline.doors.envoy.routes import (
     HeaderMatch,
     ParameterMatch,
@@ -41,7 +41,7 @@ _UNSUPPORTED: Final = {
 _NOTHING: Final = PathMatch(kind=PathKind.PREFIX, text="/")
 
 
-def regex(block: Block | None) -> re.Pattern[str] | None:
+def regex(block: Block | None) -> Expression | None:
     """The expression of a RegexMatcher; None where it is wrong, which is told."""
     if block is None:
         return None
@@ -70,6 +70,9 @@ def rewrite(block: Block | None) -> RegexRewrite | None:
     block.done()
     if pattern is None:
         return None
+    if pattern.is_nested:
+        hint = "write it without a repetition in a repetition"
+        block.refuse("pattern", "repeats what repeats, which cannot be replaced in bounded time", hint)
     made, rule = substitution(text, pattern.groups)
     if rule:
         block.refuse("substitution", rule)

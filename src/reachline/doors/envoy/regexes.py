@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["REGEX_MOST", "compiled", "substitution"]
+from reachline.doors.envoy.linear import Part, Program, TooLargeError, program
+
+__all__ = ["REGEX_MOST", "Expression", "compiled", "substitution"]
 
 REGEX_MOST: Final = 1_024
 """Characters of an expression. Envoy allows a program of 100 instructions, of which a character takes one or so."""
@@ -34,14 +37,83 @@ class _Wrong(Exception):  # noqa: N818  (a signal inside this module, never seen
         self.rule, self.hint = rule, hint
 
 
-def compiled(text: str) -> tuple[re.Pattern[str] | None, str, str]:
-    """The pattern, to be matched as a whole; or None with what is wrong: (rule, hint)."""
+_SHORT: Final = 1_024
+"""Characters of a text that `re` is asked about: with two repetitions at most a million steps, some milliseconds."""
+_FREE_MOST: Final = 2
+"""Repetitions without end, none in another, that `re` is trusted with."""
+
+
+class Expression:
+    """An expression to be asked about whole texts, in time that a text made for it does not blow up; equal by its pattern."""
+
+    __slots__ = ("_program", "_quick", "groups", "is_nested", "is_quick", "parts", "pattern")
+
+    def __init__(self, quick: re.Pattern[str], parts: Sequence[Part]) -> None:
+        """`parts` are those of `quick`. TooLargeError where there would be too many of them."""
+        self.pattern: Final = quick.pattern
+        self.groups: Final = quick.groups
+        self.is_nested: Final = _is_nested(parts)
+        """Whether a repetition without end holds another repetition."""
+        free = sum(each.kind == "repeat" and _is_endless(each.text) for each in parts)
+        self.is_quick: Final = not self.is_nested and free <= _FREE_MOST
+        self.parts: Final = tuple(parts)
+        self._quick = quick
+        self._program: Program | None = None if self.is_quick else program(parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.pattern!r})"
+
+    def fits(self, text: str) -> bool:
+        """Whether the whole text does."""
+        if self.is_quick and len(text) <= _SHORT:
+            return self._quick.fullmatch(text) is not None
+        if self._program is None:
+            self._program = program(self.parts)
+        return self._program.fits(text)
+
+    def found(self, text: str) -> Iterator[re.Match[str]]:
+        """Every match within a text, for one that is not nested: nothing else keeps that in bounds."""
+        return self._quick.finditer(text)
+
+
+def _is_endless(text: str) -> bool:
+    return text[0] in "*+" or ",}" in text
+
+
+def _is_nested(parts: Sequence[Part]) -> bool:
+    """Whether a group that is repeated without end, or often, holds a repetition or alternatives."""
+    holds: list[bool] = [False]
+    for at, part in enumerate(parts):
+        follows = parts[at + 1] if at + 1 < len(parts) else None
+        if part.kind == "open" and not part.text.endswith(")"):
+            holds.append(False)
+        elif part.kind in ("repeat", "or"):
+            holds[-1] = True
+        elif part.kind == "close":
+            inner = holds.pop()
+            if inner and follows is not None and follows.kind == "repeat" and not follows.text.startswith("?"):
+                return True
+            holds[-1] = holds[-1] or inner
+    return False
+
+
+def compiled(text: str) -> tuple[Expression | None, str, str]:
+    """The expression; or None with what is wrong: (rule, hint)."""
     if not text:
         return None, "must not be empty", ""
     if len(text) > REGEX_MOST:
         return None, f"has more than {REGEX_MOST} characters", ""
     try:
-        return re.compile(_Translation(text).whole(), re.ASCII), "", ""
+        translation = _Translation(text)
+        return Expression(re.compile(translation.whole(), re.ASCII), translation.parts), "", ""
+    except TooLargeError:
+        return None, "repeats too much", "fewer repetitions of repetitions"
     except _Wrong as wrong:
         return None, wrong.rule, wrong.hint
     except (re.error, OverflowError, RecursionError) as error:
@@ -79,14 +151,19 @@ class _Translation:
     made: list[str] = field(default_factory=list)
     repeatable: bool = False
     """Whether what stands last may be repeated."""
+    parts: list[Part] = field(default_factory=list)
+    """What was made, piece by piece; a set is one."""
+    is_in_set: bool = False
 
     def whole(self) -> str:
         while self.at < len(self.text):
             self._next()
         return "".join(self.made)
 
-    def _put(self, made: str, length: int, *, repeatable: bool) -> None:
+    def _put(self, made: str, length: int, *, repeatable: bool, kind: str = "char") -> None:
         self.made.append(made)
+        if not self.is_in_set and made:
+            self.parts.append(Part(kind, made))
         self.at += length
         self.repeatable = repeatable
 
@@ -108,9 +185,10 @@ class _Translation:
                 else:
                     self._counted(counted)
             case "$":
-                self._put(r"\Z", 1, repeatable=False)
-            case "|" | "^":
-                self._put(sign, 1, repeatable=False)
+                self._put(r"\Z", 1, repeatable=False, kind="at")
+            case "|" | "^" | ")":
+                kind = {"|": "or", "^": "at"}.get(sign, "close")
+                self._put(sign, 1, repeatable=sign == ")", kind=kind)
             case _:
                 self._put(sign, 1, repeatable=True)
 
@@ -125,14 +203,14 @@ class _Translation:
             raise _Wrong(f"has {sign} with nothing to repeat before it")
         end = self.at + len(sign)
         lazy = "?" if self.text.startswith("?", end) else ""
-        self._put(sign + lazy, len(sign + lazy), repeatable=False)
+        self._put(sign + lazy, len(sign + lazy), repeatable=False, kind="repeat")
         if self.text.startswith(("*", "+", "?"), self.at) or _COUNTED.match(self.text, self.at):
             raise _Wrong("repeats a repetition", "put the inner one in (?:…)")
 
     def _group(self) -> None:
         named, flags = _NAMED.match(self.text, self.at), _FLAGS.match(self.text, self.at)
         if named is not None:
-            self._put(f"(?P<{named[1]}>", len(named[0]), repeatable=False)
+            self._put(f"(?P<{named[1]}>", len(named[0]), repeatable=False, kind="open")
         elif flags is not None:
             self._flags(flags)
         elif self.text.startswith("(?", self.at):
@@ -141,7 +219,7 @@ class _Translation:
                 f"has {beginning}…, which RE2 does not know", "there is no looking ahead or behind, and no comment"
             )
         else:
-            self._put("(", 1, repeatable=False)
+            self._put("(", 1, repeatable=False, kind="open")
 
     def _flags(self, found: re.Match[str]) -> None:
         on, off, end = found[1], found[2] or "", found[3]
@@ -152,7 +230,7 @@ class _Translation:
         if end == ")" and (self.at or off):
             raise _Wrong(f"has {found[0]} after its beginning, which is not supported here", f"write (?{on}:…)")
         made = f"(?{on}-{off}{end}" if off else f"(?{on}{end}"
-        self._put(made, len(found[0]), repeatable=False)
+        self._put(made, len(found[0]), repeatable=False, kind="open")
 
     def _escape(self, *, is_set: bool = False) -> None:
         sign = self.text[self.at + 1 : self.at + 2]
@@ -160,15 +238,17 @@ class _Translation:
         if hexadecimal is not None:
             self._put(_character(int(hexadecimal[1] or hexadecimal[2], 16)), len(hexadecimal[0]), repeatable=True)
         elif sign == "Q" and not is_set:
-            inner = self.text[self.at + 2 :].partition("\\E")[0]
-            length = len(inner) + (4 if self.text.startswith("\\E", self.at + 2 + len(inner)) else 2)
-            self._put(re.escape(inner), length, repeatable=bool(inner))
+            inner, end, _ = self.text[self.at + 2 :].partition("\\E")
+            self.at += 2
+            for each in inner:
+                self._put(re.escape(each), 1, repeatable=True)
+            self._put("", len(end), repeatable=bool(inner))
         elif sign == "z" and not is_set:
-            self._put(r"\Z", 2, repeatable=False)
+            self._put(r"\Z", 2, repeatable=False, kind="at")
         elif sign in ("p", "P", "C"):
             raise _Wrong(f"has \\{sign}, which is not supported here", "name the characters")
         elif sign in _ESCAPES and not (is_set and sign in "bBA"):
-            self._put("\\" + sign, 2, repeatable=sign not in "bBA")
+            self._put("\\" + sign, 2, repeatable=sign not in "bBA", kind="at" if sign in "bBA" else "char")
         elif sign and sign in string.punctuation:
             self._put(re.escape(sign), 2, repeatable=True)
         else:
@@ -177,6 +257,7 @@ class _Translation:
     def _set(self) -> None:
         """`[…]`: what `re` would read as an operation of sets is escaped."""
         begin = "[^" if self.text.startswith("[^", self.at) else "["
+        start, self.is_in_set = len(self.made), True
         self._put(begin, len(begin), repeatable=False)
         if self.text.startswith("]", self.at):
             self._put(r"\]", 1, repeatable=False)
@@ -192,6 +273,8 @@ class _Translation:
                 sign = self.text[self.at]
                 self._put("\\" + sign if sign in "[&~|" else sign, 1, repeatable=False)
         self._put("]", 1, repeatable=True)
+        self.is_in_set = False
+        self.parts.append(Part("char", "".join(self.made[start:])))
 
 
 def _class(found: re.Match[str]) -> str:

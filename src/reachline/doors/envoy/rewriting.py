@@ -13,7 +13,7 @@ def replaced(rewrite: RegexRewrite, text: str) -> str:
     """Every match replaced; an empty one right behind another match is none, as in RE2."""
     made: list[str] = []
     at, last = 0, -1
-    for found in rewrite.pattern.finditer(text):
+    for found in rewrite.pattern.found(text):
         if found.start() == found.end() == last:
             continue
         made += (text[at : found.start()], found.expand(rewrite.substitution))

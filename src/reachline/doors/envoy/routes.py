@@ -5,13 +5,13 @@ Refuses to know YAML, positions and sockets. `routing` decides by these values; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from reachline.core.pick.keying import HashPolicy
+from reachline.doors.envoy.regexes import Expression
 from reachline.model import Seconds
 
 __all__ = [
@@ -102,7 +102,7 @@ class TextMatch:
 
     kind: TextKind
     text: str = ""
-    pattern: re.Pattern[str] | None = None
+    pattern: Expression | None = None
     """Of a regex, which must match the whole text."""
     ignore_case: bool = False
 
@@ -148,7 +148,7 @@ class PathMatch:
 
     kind: PathKind
     text: str = ""
-    pattern: re.Pattern[str] | None = None
+    pattern: Expression | None = None
     """Of a regex or a template, which must match the whole path."""
     case_sensitive: bool = True
     """Not of a regex."""
@@ -174,7 +174,7 @@ class RouteMatch:
 class RegexRewrite:
     """Every match of the pattern is replaced. `substitution` is in the words of `re.sub`."""
 
-    pattern: re.Pattern[str]
+    pattern: Expression
     substitution: str
 
 
