@@ -103,6 +103,22 @@ def test_headers_lead_elsewhere_and_an_empty_cluster_has_nobody(file: str, capsy
     assert said[-2:] == ["cluster    beta, STATIC: 0 endpoints", "pick       nobody: 503, no healthy upstream"]
 
 
+def test_what_a_manager_makes_of_a_request_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "envoy.yaml"
+    path.write_text(
+        BOOTSTRAP.replace("ingress", "ingress\n          strip_any_host_port: true\n          merge_slashes: true")
+    )
+    said = told(capsys, str(path), "http://shop.example:80//cart", "-H", "x-envoy-max-retries: 7")
+
+    assert said[3:7] == [
+        "arrival    path /cart, was //cart",
+        "           authority shop.example, was shop.example:80",
+        "           from outside: without x-envoy-max-retries",
+        "host       shop: its domain *.example fits shop.example",
+    ]
+    assert "retries    2 more after 5xx" in said
+
+
 def test_the_same_as_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads("\n".join(told(capsys, file, "http://shop.example/cart", "-o", "json")))
 

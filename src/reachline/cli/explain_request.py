@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
 from typing import Final
 from urllib.parse import urlsplit
 
 from reachline.cli.render import Output, write_json
 from reachline.doors.envoy.asked import Request
+from reachline.doors.envoy.chain import HttpManager
 from reachline.doors.envoy.explaining import Candidate, Question, Step, explained
 from reachline.doors.envoy.whole import read
 from reachline.errors import ConfigError, Problem
 from reachline.members import is_numeric
 from reachline.net.reload import text_of
+from reachline.proxy.arrival import Arrivals, Peer
+from reachline.proxy.message import Request as Arriving
 
 __all__ = ["explain", "question_of"]
 
@@ -27,7 +32,7 @@ def explain(
 ) -> None:
     """Prints the way; the document is read first, and all that is wrong with it is told."""
     question = question_of(text, headers=headers, source=source, listener=listener, seed=seed)
-    steps, candidates = explained(read(text_of(file), name=file), question)
+    steps, candidates = explained(read(text_of(file), name=file), question, arrive=arrived)
     if output is Output.JSON:
         write_json({"steps": [each._asdict() for each in steps], "endpoints": [each._asdict() for each in candidates]})
         return
@@ -72,6 +77,48 @@ def _headers(texts: Sequence[str]) -> dict[str, list[str]]:
             raise _refused("--header", text, "is no header", "write 'name: value'")
         found.setdefault(parts[1].lower(), []).append(parts[2].strip())
     return found
+
+
+def arrived(manager: HttpManager, question: Question) -> tuple[Request | None, tuple[str, ...]]:
+    """What the proxy's own manager makes of the request."""
+    asked = question.request
+    own = Arriving(0.0)
+    own.method, own.path, own.authority = asked.method.encode(), asked.path.encode(), asked.authority.encode()
+    own.headers = [(name.encode(), value.encode()) for name, values in asked.headers.items() for value in values]
+    arrivals = Arrivals(manager, Random(question.seed).getrandbits)
+    path = arrivals.path_of(own)
+    if path is None:
+        return None, ("400: its path holds an escaped slash, and path_with_escaped_slashes_action refuses that",)
+    if path != own.path and manager.escaped_slashes == "UNESCAPE_AND_REDIRECT" and b"%" in own.path:
+        return None, (f"307, location {path.decode()}: its path holds an escaped slash",)
+    own.path = path
+    peer = Peer(asked.source_ip, 0, question.port, asked.scheme == "https")
+    is_internal = arrivals.take(own, peer)
+    headers: dict[str, list[str]] = {}
+    for name, value in own.headers:
+        headers.setdefault(name.decode(), []).append(value.decode())
+    scheme = headers.get("x-forwarded-proto", [asked.scheme])[-1]
+    found = replace(
+        asked,
+        path=path.decode(),
+        authority=own.authority.decode(),
+        headers=headers,
+        scheme=scheme if scheme in _PORTS else asked.scheme,
+        is_internal=is_internal,
+    )
+    return found, tuple(_said(asked, found))
+
+
+def _said(before: Request, after: Request) -> Iterator[str]:
+    if after.path != before.path:
+        yield f"path {after.path}, was {before.path}"
+    if after.authority != before.authority:
+        yield f"authority {after.authority}, was {before.authority}"
+    if after.is_internal:
+        yield "from inside: its x-envoy- headers count"
+    gone = sorted(set(before.headers) - set(after.headers))
+    if gone:
+        yield f"from outside: without {', '.join(gone)}"
 
 
 def lines(text: str, steps: Sequence[Step], candidates: Sequence[Candidate]) -> list[str]:

@@ -7,7 +7,7 @@ no name is resolved, nothing is checked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ from reachline.doors.envoy.ruling import rules
 from reachline.doors.envoy.values import Cluster, Type
 from reachline.model import Health
 
-__all__ = ["Candidate", "Question", "Step", "explained"]
+__all__ = ["Arrive", "Candidate", "Question", "Step", "explained"]
 
 _DRAWN: Final = 1_000
 """Picks that are made to say what share each endpoint gets: a share of a percent shows."""
@@ -52,6 +52,10 @@ class Step(NamedTuple):
     text: str
 
 
+Arrive = Callable[[HttpManager, "Question"], tuple[Request | None, tuple[str, ...]]]
+"""What a manager makes of a request before it is routed, and what is to be said of that; None: it is answered at once."""
+
+
 class Candidate(NamedTuple):
     """An endpoint of the cluster, and its share of the picks as things stand."""
 
@@ -63,7 +67,12 @@ class Candidate(NamedTuple):
     is_picked: bool
 
 
-def explained(chain: Chain, question: Question) -> tuple[list[Step], list[Candidate]]:
+def _as_it_is(manager: HttpManager, question: Question) -> tuple[Request | None, tuple[str, ...]]:
+    del manager
+    return question.request, ()
+
+
+def explained(chain: Chain, question: Question, *, arrive: Arrive = _as_it_is) -> tuple[list[Step], list[Candidate]]:
     """Everything that happens to the request, in order; the candidates where it comes to endpoints."""
     steps: list[Step] = []
     listener = _listener(chain, question, steps)
@@ -72,6 +81,11 @@ def explained(chain: Chain, question: Question) -> tuple[list[Step], list[Candid
         return steps, []
     if isinstance(place.handler, TcpProxy):
         return steps, _tcp(chain, place.handler, question, steps)
+    request, told = arrive(place.handler, question)
+    steps += (Step("arrival", text) for text in told)
+    if request is None:
+        return steps, []
+    question = question._replace(request=request)
     decision = _routed(place.handler, question, steps)
     if not isinstance(decision, Sent):
         return steps, []
