@@ -59,6 +59,8 @@ REPORTED: Final = (
     "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3"
     ".ClientSideWeightedRoundRobin"
 )
+WINDOW: Final = 1.5
+"""Seconds for which ejections wait for one another: several calls long."""
 LIMITS: Final = {
     "requests": ({"max_requests": 2}, 2, "upstream_rq_active_overflow"),
     "connections": ({"max_connections": 2, "max_pending_requests": 1}, 3, "upstream_rq_pending_overflow"),
@@ -70,6 +72,7 @@ class World(NamedTuple):
     envoy: Envoy
     documents: dict[str, dict[str, Any]]
     held: Peer
+    waiting: list[Peer]
 
 
 def endpoint(port: int, metadata: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -93,12 +96,12 @@ def zoned(name: str, zones: str, ports: list[int], **fields: Any) -> dict[str, A
 
 
 def reporting() -> dict[str, Any]:
-    config = {"@type": REPORTED, "blackout_period": "0s", "weight_update_period": "0.1s"}
+    config = {"@type": REPORTED, "blackout_period": "0s", "weight_update_period": "1s"}
     typed = {"name": "p", "typed_config": config}
     return {"load_balancing_policy": {"policies": [{"typed_extension_config": typed}]}}
 
 
-def documents(ports: list[int], loaded: list[int], held: int) -> dict[str, dict[str, Any]]:
+def documents(ports: list[int], loaded: list[int], held: int, waiting: list[int]) -> dict[str, dict[str, Any]]:
     staged = [
         endpoint(port, {key: value for key, value in (("stage", stage), ("version", version)) if value})
         for port, (stage, version) in zip(ports, STAGES, strict=False)
@@ -110,6 +113,12 @@ def documents(ports: list[int], loaded: list[int], held: int) -> dict[str, dict[
     found["zoned"] = zoned("zoned", ZONES, ports)
     found["callers"] = zoned("callers", CALLERS, ports)
     found["reported"] = assigned("reported", {"lb_endpoints": [endpoint(port) for port in loaded]}, **reporting())
+    found["merged"] = assigned(
+        "merged",
+        {"lb_endpoints": [endpoint(port) for port in waiting]},
+        common_lb_config={"healthy_panic_threshold": {"value": 0}, "update_merge_window": f"{WINDOW}s"},
+        outlier_detection={"consecutive_5xx": 1, "max_ejection_percent": 100, "base_ejection_time": "300s"},
+    )
     for name, (threshold, _, _) in LIMITS.items():
         limits = {"thresholds": [threshold]}
         found[name] = assigned(name, {"lb_endpoints": [endpoint(held)]}, circuit_breakers=limits)
@@ -127,8 +136,8 @@ def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with serving() as peers:
         ports = [peers.add().port for _ in ZONES]
         loaded = [peers.add(calls=always(load(each))).port for each in LOADS]
-        held = peers.add()
-        made = documents(ports, loaded, held.port)
+        held, waiting = peers.add(), [peers.add() for _ in range(4)]
+        made = documents(ports, loaded, held.port, [each.port for each in waiting])
         whole = bootstrap(
             list(made.values()), directory, node={"id": "n", "cluster": "callers", "locality": {"zone": "a"}}
         )
@@ -141,7 +150,7 @@ def world(envoy_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
                 0, {"match": {"prefix": f"/{path}"}, "route": {"cluster_header": "x-cluster", "metadata_match": match}}
             )
         with running(envoy_binary, whole, directory) as envoy:
-            yield World(envoy, made, held)
+            yield World(envoy, made, held, waiting)
 
 
 def ours(document: Mapping[str, Any], **more: Any) -> KeptCluster:
@@ -199,16 +208,13 @@ def test_endpoints_weigh_by_what_they_report(world: World) -> None:
     cluster.turn()
     own = Counter(port_of(cluster.pick()) for _ in range(60))
 
-    def cycle() -> Counter[int]:
-        return Counter(world.envoy.call("reported")[1] for _ in range(60))
-
-    cycle()
-    theirs = eventually(lambda: (found := cycle()) and max(found.values()) > 30 and found, what="weights from reports")
+    def is_alike() -> bool:
+        """Sixty of Envoy's calls; a new schedule may begin inside of them, so that a turn lies on either side."""
+        theirs = Counter(world.envoy.call("reported")[1] for _ in range(60))
+        return all(abs(theirs[port] - count) <= 2 for port, count in own.items())
 
     assert sorted(own.values()) == [10, 10, 40]
-    # A new schedule may begin inside of these sixty.
-    assert theirs
-    assert all(abs(theirs[port] - count) <= 2 for port, count in own.items()), (theirs, own)
+    eventually(is_alike, what="weights from reports")
 
 
 @contextmanager
@@ -256,3 +262,33 @@ def test_calls_beyond_a_threshold_are_refused_and_counted(world: World, name: st
     assert statuses == [503, 503, 503]
     assert begun == most
     assert cluster.metrics()[counter] == counters[counter] == 3
+
+
+def test_an_ejection_that_follows_another_waits_until_the_window_is_over(world: World) -> None:
+    document, waiting = world.documents["merged"], world.waiting
+    cluster, now = ours(document), 10.0
+    cluster._clock = lambda: now
+
+    def called_after_ejection(peer: Peer) -> int:
+        """Envoy's calls to an endpoint that it has ejected, until they end."""
+        peer.calls = always(Reply(500))
+        eventually(lambda: world.envoy.call("merged")[1] == peer.port, every=0.0, what="a call that fails")
+        world.envoy.barrier()
+        before = len(peer.called)
+        eventually(lambda: peer.port not in {world.envoy.call("merged")[1] for _ in range(12)}, what="it gets no calls")
+        return len(peer.called) - before
+
+    # The first may fall into the window of the start; those after it follow one another.
+    theirs = [called_after_ejection(each) for each in waiting[:3]]
+    own = []
+    for each in waiting[:2]:
+        pick = next(pick for _ in waiting if (pick := cluster.pick()) and port_of(pick) == each.port)
+        cluster.report(pick, "status")
+        own.append({port_of(cluster.pick()) for _ in range(12)} >= {each.port})
+        now += 0.1
+    now += WINDOW
+    cluster.turn()
+
+    assert any(theirs[1:]), theirs
+    assert own == [False, True]
+    assert {port_of(cluster.pick()) for _ in range(12)} == {each.port for each in waiting[2:]}

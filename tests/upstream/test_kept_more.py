@@ -296,7 +296,7 @@ def test_changes_of_health_wait_for_one_another_as_long_as_the_window_says() -> 
 
     assert set(picks(cluster)) == {C}
     moved(cluster, members("10.0.0.1", "10.0.0.4"))
-    assert set(picks(cluster)) == {"10.0.0.4:80"}  # who comes or goes is obeyed at once
+    assert set(picks(cluster)) == {"10.0.0.4:80"}  # what discovery says is obeyed at once
 
 
 def test_a_change_long_after_the_last_one_does_not_wait() -> None:

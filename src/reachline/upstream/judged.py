@@ -41,7 +41,7 @@ class Moved(NamedTuple):
     is_moved: bool = False
     events: tuple[Event, ...] = ()
     may_wait: bool = True
-    """Whether it is health or weight alone, which may wait for more of it: nobody came or went."""
+    """Whether it may wait for more of it: what checks and calls make of endpoints, not what discovery says."""
 
 
 NOTHING: Final = Moved()
@@ -97,9 +97,8 @@ class Judged:
 
     def update(self, membership: Membership, now_ms: int) -> Moved:
         """Take the endpoints as they are now."""
-        is_other = self.roll.replace(membership, now_ms)
-        self.counts["membership_change"] += is_other
-        return Moved(True, self._readmit(now_ms), may_wait=not is_other)
+        self.counts["membership_change"] += self.roll.replace(membership, now_ms)
+        return Moved(True, self._readmit(now_ms), may_wait=False)
 
     def checked(self, key: str, after: After, verdict: Verdict, now_ms: int) -> Moved:
         """Take a check's result. The endpoint's ejection may be over by it, or its stay."""

@@ -277,9 +277,9 @@ class KeptCluster:
         self._notes.updated(update)
         self.trouble = update.trouble
         with self._lock:
-            is_same_policy = self._making.take(update.membership)
+            self._making.membership = update.membership
             moved = self._judged.update(update.membership, self._now_ms())
-        self._after(moved._replace(may_wait=moved.may_wait and is_same_policy))
+        self._after(moved)
 
     def checked(self, key: str, after: After, verdict: Verdict) -> bool:
         """Take a check's result; whether the endpoint is here still, for one that discovery no longer names goes by a failure."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -57,11 +56,6 @@ class Making:
     def forked(self) -> None:
         """In a forked child, where nobody is making one."""
         self._building = threading.Lock()
-
-    def take(self, membership: Membership) -> bool:
-        """The endpoints as discovery tells them now; whether all but the endpoints is as it was."""
-        before, self.membership = self.membership, membership
-        return replace(before, members=()) == replace(membership, members=())
 
     def want(self, now_ms: int, *, may_wait: bool) -> bool:
         """What is known has moved; whether a picker is to be made now. Where it may, it waits out the window that the last one began."""

@@ -70,7 +70,7 @@ class ClusterSettings:
     thresholds: tuple[Thresholds, Thresholds] | None = None
     """What may be under way at once, of usual and of high priority; None: as much as callers like."""
     merge_window: Seconds = 0.0
-    """How long changes of health and weight wait for one another after a picker was made; who comes or goes is obeyed at once."""
+    """How long ejections, returns and checks' verdicts wait for one another after a picker was made; what discovery says does not."""
     outliers: OutlierRules | None = None
     outlier_log: str = ""
     """A file for outlier events; empty: none."""
