@@ -77,7 +77,8 @@ def _source_type(match: ChainMatch, connection: Connection) -> int | None:
     if match.source_type == "ANY":
         return 0
     host = connection.source.host
-    is_local = host == connection.destination.host or ipaddress.ip_address(host).is_loopback
+    # As in Envoy only the one address of each family is loopback, not all of 127.0.0.0/8.
+    is_local = host in (connection.destination.host, "127.0.0.1", "::1")
     return 1 if is_local is (match.source_type == "SAME_IP_OR_LOOPBACK") else None
 
 
