@@ -537,6 +537,27 @@ def test_all_of_it_is_journalled_with_who_told_it_and_replays(center: Center, sy
     assert tellers(tmp_path / "journal") == {"envoy-1", "als:envoy-1"}
 
 
+def test_calls_that_were_heard_before_the_end_are_in_the_journal(center: Center, sync: Sync, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with center() as running, stream(running, als.METHOD) as log, stream(running, lrs.METHOD) as report:
+            await report.say(node={**NODE, "id": "envoy-2"})
+            await report.told()
+            await log.say(identifier={"node": NODE}, http_logs={"log_entry": [entry()]})
+            await report.say(cluster_stats=[{"cluster_name": "payments", "upstream_locality_stats": [load("b", 3)]}])
+            await counted(running, "als", 1)
+            await until(lambda: messages(running, "lrs", 1), what="the report")
+            running.stop.set()
+            await log.ended()
+
+    sync(work())
+
+    assert tellers(tmp_path / "journal") == {"als:envoy-1", "lrs:envoy-2"}
+
+
+async def messages(center: RunningCenter, by: str, count: int) -> bool:
+    return bool((await plane(center, by)).get("messages", 0) >= count)
+
+
 def tellers(journal: Path) -> set[str]:
     """Who stands behind the journal's evidence."""
     found: set[str] = set()

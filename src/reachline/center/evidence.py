@@ -36,8 +36,8 @@ class Evidence:
     """What of a line lately; advice for people."""
     figures: Callable[[], Mapping[tuple[str, str], int]] = dict
     """Totals by name and protocol, for `/metrics`."""
-    post: Callable[[], None] = lambda: None
-    """The last of what was summed is evidence now; nothing after it is."""
+    close: Callable[[], None] = lambda: None
+    """Once all streams are over: the last of what was summed is evidence now; nothing after it is."""
 
 
 def offered(
@@ -61,5 +61,5 @@ def offered(
         rows=found.rows,
         told=lambda line: found.seen.told(line, board.clock()),
         figures=found.figures,
-        post=found.close,
+        close=found.close,
     )

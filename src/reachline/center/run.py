@@ -141,13 +141,13 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
         finally:
             parts.intake.close("the center stops")
             parts.xds.close()
-            parts.evidence.post()
             parts.board.close()
             parts.stream.close()
             for task in running:
                 task.cancel()
         # Before readers go: agents come back within 0.1 s of a Bye, and should find nobody, not one who refuses them.
         await agents.close(_GRACE)
+        parts.evidence.close()
 
 
 def _bind(document: Document) -> http.Bound:

@@ -241,7 +241,7 @@ class Planes:
             self._posting = asyncio.get_running_loop().call_later(_EVERY, self.post)
 
     def close(self) -> None:
-        """The last post: streams end a moment later than the journal takes anything."""
+        """The last post: whatever a stream says later, the journal takes nothing any more."""
         self.post()
         self._is_over = True
 
