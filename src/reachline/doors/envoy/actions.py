@@ -89,12 +89,16 @@ def forward(block: Block) -> Forward:
         hash_cookies=cookies,
         upgrades=upgrades(block),
     )
+    _rest(block)
+    return found
+
+
+def _rest(block: Block) -> None:
     block.unsupported(_UNSUPPORTED)
     block.noticed("rate_limits", "include_vh_rate_limits", why="there is no rate limit filter to read it")
     block.noticed("flush_timeout", why="idle_timeout counts")
     block.aside("max_internal_redirects")
     block.done()
-    return found
 
 
 def weighted(block: Block | None) -> tuple[tuple[WeightedCluster, ...], bool, str]:

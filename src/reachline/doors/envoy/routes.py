@@ -292,7 +292,6 @@ class Forward:
     """Those of its cookies that are made for callers who have none."""
     upgrades: tuple[Upgrade, ...] = ()
     """Beside the manager's, which these override."""
-    internal_redirects: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
