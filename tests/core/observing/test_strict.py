@@ -193,7 +193,7 @@ def _changes(draw: st.DrawFn) -> dict[int, tuple[str, ...]]:
     connectivity=st.sampled_from(["", "http://up.example/"]),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_story_is_told_as_xray_tells_it(
     world: World,
     changes: dict[int, tuple[str, ...]],

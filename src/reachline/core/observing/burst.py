@@ -47,6 +47,8 @@ class Burst:
         self._urgent: deque[Ask] = deque()
         self._waited: dict[int, _Waited] = {}
         self._results: dict[str, Results] = {}
+        self._shown: dict[str, Status] = {}
+        """By tag, as told last."""
         self._puts: deque[int] = deque()
         self._serials = count(1)
         self._edition = 0
@@ -96,11 +98,13 @@ class Burst:
 
     def statuses(self, now: int) -> tuple[Status, ...]:
         """By tag: Xray's own order is random. Three of its fields are always empty, as Xray leaves them."""
-        found = []
-        for tag in sorted(self._results, key=str.encode):
+        if len(self._shown) != len(self._results):
+            self._shown = {tag: Status(tag, alive=False) for tag in sorted(self._results, key=str.encode)}
+        for tag, shown in self._shown.items():
             ping = self._results[tag].ping(now)
-            found.append(Status(tag, ping.all != ping.fail, ping.average // MS, ping=ping))
-        return tuple(found)
+            if shown.ping is not ping:
+                self._shown[tag] = Status(tag, ping.all != ping.fail, ping.average // MS, ping=ping)
+        return tuple(self._shown.values())
 
     def edition(self, now: int) -> int:
         """One more with each result, and once one may have become too old."""
@@ -163,6 +167,7 @@ class Burst:
         gone = self._results.keys() - set(self._tags)
         for tag in gone:
             del self._results[tag]
+            self._shown.pop(tag, None)
         self._edition += bool(gone)
 
 

@@ -53,10 +53,13 @@ class Careful:
         self._serials = count(1)
         self._edition = 0
         self._puts: deque[int] = deque()
+        self._order: list[Line] | None = None
+        """By tag, while nobody comes or goes."""
 
     def outbounds(self, tags: Iterable[str], now: int) -> None:
         """Those that are gone are forgotten at once, those that are new are asked at once."""
         chosen = selected(tags, self._rules.selectors)
+        self._order = None
         for tag in self._lines.keys() - set(chosen):
             self._lines.pop(tag).is_gone = True
             self._edition += 1
@@ -133,8 +136,9 @@ class Careful:
 
     def statuses(self, now: int) -> tuple[Status, ...]:
         """By tag; one that is not settled yet is not told."""
-        found = (line.status(now) for _, line in sorted(self._lines.items(), key=lambda item: item[0].encode()))
-        return tuple(status for status in found if status is not None)
+        if self._order is None:
+            self._order = sorted(self._lines.values(), key=lambda line: line.tag.encode())
+        return tuple(status for line in self._order if (status := line.status(now)) is not None)
 
     def edition(self, now: int) -> int:
         """One more with each result, each removal, and once a result may have become too old."""

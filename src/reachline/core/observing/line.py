@@ -30,6 +30,7 @@ class Line:
         "_results",
         "_rules",
         "_seen",
+        "_shown",
         "_tried",
         "aim",
         "is_gone",
@@ -50,6 +51,8 @@ class Line:
         self._last = 0
         """RTT of the newest pass."""
         self._reason = ""
+        self._shown: Status | None = None
+        """The status as told last, while nothing but its figures can have changed."""
         self.is_gone = False
         self.is_new = True
         """Not asked yet."""
@@ -90,6 +93,7 @@ class Line:
         return self._told(self.verdict.called(passed))
 
     def _told(self, changed: bool) -> Told:
+        self._shown = None
         alive = self.verdict.alive is True
         return Told(self.tag, alive, changed, self._last // MS if alive else DEAD_MS, self._reason)
 
@@ -98,6 +102,9 @@ class Line:
         alive = self.verdict.alive
         if alive is None:
             return None
-        ping = self._results.ping(now)
+        ping, shown = self._results.ping(now), self._shown
+        if shown is not None and shown.ping is ping:
+            return shown
         delay = DEAD_MS if not alive else (ping.average if self._rules.is_burst else self._last) // MS
-        return Status(self.tag, alive, delay, self._reason, self._seen, self._tried, ping)
+        self._shown = Status(self.tag, alive, delay, self._reason, self._seen, self._tried, ping)
+        return self._shown

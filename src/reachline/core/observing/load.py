@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from reachline.core.observing.rules import NUMBER, Cost, LeastLoad, float32
 from reachline.core.observing.values import MS, Status
 
-__all__ = ["Node", "node_of", "qualifies", "ranked", "take", "weight_of"]
+__all__ = ["Node", "node_of", "qualifies", "ranked", "root_of", "take", "weight_of"]
+
+_TAGS: Final = 16_384
+"""Weights remembered, as Xray remembers them: three times the outbounds of the largest documents."""
 
 
 class Node(NamedTuple):
@@ -61,9 +65,15 @@ def qualifies(status: Status, candidates: Container[str], load: LeastLoad) -> bo
     return ping.fail / ping.all <= float32(load.tolerance)
 
 
-def node_of(status: Status, costs: Sequence[Cost]) -> Node:
+@lru_cache(maxsize=_TAGS)
+def root_of(tag: str, costs: tuple[Cost, ...]) -> float:
+    """The root of the tag's weight, which is what costs are multiplied by."""
+    return math.sqrt(weight_of(tag, costs))
+
+
+def node_of(status: Status, costs: tuple[Cost, ...]) -> Node:
     """Without statistics its delay stands for average and deviation, and it has one result, which failed: as in Xray."""
-    weight = math.sqrt(weight_of(status.tag, costs))
+    weight = root_of(status.tag, costs) if costs else 1.0
     if status.ping is None:
         delay = status.delay * MS
         return Node(int(delay * weight), delay, 1, -1, status.tag)

@@ -4,13 +4,12 @@ nobody named. Whoever is chosen was a candidate or the fallback; where there is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
 from reachline.core.observing.chosen import Balancer, Chosen, Why
-from reachline.core.observing.load import node_of, qualifies, take, weight_of
+from reachline.core.observing.load import node_of, qualifies, root_of, take
 from reachline.core.observing.protocol import Observation
 from reachline.core.observing.rules import AllUnhealthy, BalancerRules, LeastLoad, Strategy
 from reachline.core.observing.selecting import selected
@@ -44,6 +43,8 @@ class Prudent:
         self._choice = _Choice((), Why.BLOCKED)
         self._good: tuple[str, ...] = ()
         """Whom the strategy chose last."""
+        self._ready: tuple[Chosen, ...] = ()
+        """The answers of a pick, made once."""
         self._turn = 0
 
     def outbounds(self, tags: Iterable[str], silent: Iterable[str] = ()) -> None:
@@ -65,19 +66,18 @@ class Prudent:
         """One of those that are to share the traffic."""
         if self._override:
             return Chosen(self._override, Why.OVERRIDE)
-        tags, why, nested = self._current(now)
+        nested = self._current(now).nested
         if nested is not None and (found := nested.pick(now, rng).tag) is not None:
             return Chosen(found, Why.FALLBACK)
-        number = len(tags)
+        ready = self._ready
+        number = len(ready)
         if number == 1:
-            return Chosen(tags[0], why)
-        if not number:
-            return Chosen(None, why)
+            return ready[0]
         if self._rules.strategy is Strategy.ROUND_ROBIN:
-            tag = tags[self._turn % number]
-            self._turn = (self._turn + 1) % number
-            return Chosen(tag, why)
-        return Chosen(tags[int(rng.random() * number)], why)
+            turn = self._turn % number
+            self._turn = turn + 1
+            return ready[turn]
+        return ready[int(rng.random() * number)]
 
     def targets(self, now: int) -> tuple[str, ...]:
         """Those that a pick is made among."""
@@ -102,6 +102,8 @@ class Prudent:
             self._choice = self._choose(
                 {} if self._seen is None else {each.tag: each for each in self._seen.statuses(now)}
             )
+            tags, why, _ = self._choice
+            self._ready = tuple(Chosen(tag, why) for tag in tags) or (Chosen(None, why),)
         return self._choice
 
     def _choose(self, statuses: Mapping[str, Status]) -> _Choice:
@@ -141,8 +143,9 @@ class Prudent:
             alive = [status for status in alive if qualifies(status, names, rules.load)]
         if not alive:
             return ()
-        least = min(map(_failing, alive))
-        fit = [status for status in alive if _failing(status) <= least + _SLACK]
+        shares = [_failing(status) for status in alive]
+        most = min(shares) + _SLACK
+        fit = [status for status, share in zip(alive, shares, strict=True) if share <= most]
         match rules.strategy:
             case Strategy.RANDOM | Strategy.ROUND_ROBIN:
                 return tuple(status.tag for status in fit)
@@ -160,7 +163,7 @@ class Prudent:
         scored = []
         for status in fit:
             tag = status.tag
-            score = int(_latency(status) * math.sqrt(weight_of(tag, load.costs)))
+            score = int(_latency(status) * root_of(tag, load.costs)) if load.costs else _latency(status)
             head = max(score * self._rules.advantage // _WHOLE, self._rules.least_advantage) if tag in kept else 0
             scored.append((score - head, tag))
         return tuple(tag for _, tag in sorted(scored)[:wanted])

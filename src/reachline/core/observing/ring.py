@@ -16,19 +16,24 @@ _FAILED: Final = -2
 class Results:
     """`capacity` slots, written round about; those older than `validity` do not count. Written by its observer."""
 
-    __slots__ = ("_at", "_head", "_moments", "_rtts", "_validity")
+    __slots__ = ("_head", "_moments", "_ping", "_rtts", "_until", "_validity")
 
     def __init__(self, capacity: int, validity: int) -> None:
         self._rtts = [_UNTESTED] * capacity
         self._moments = [0] * capacity
         self._head = -1
         self._validity = validity
+        self._ping: Ping | None = None
+        """The figures, until something comes or ceases to count…"""
+        self._until: int | None = None
+        """…which is then; None: nothing counts that could."""
 
     def put(self, now: int, rtt: int | None) -> None:
         """One result; None: failed."""
         self._head = (self._head + 1) % len(self._rtts)
         self._rtts[self._head] = _FAILED if rtt is None else rtt
         self._moments[self._head] = now
+        self._ping = None
 
     def slots(self) -> tuple[int | None, ...]:
         """As they lie there, untested ones left out; None: failed."""
@@ -43,8 +48,14 @@ class Results:
     def ping(self, now: int) -> Ping:
         """The figures of what counts: an age that equals the validity still does.
 
-        The deviation is that of the population around the truncated average; of a single result half of it.
+        The deviation is that of the population around the truncated average; of a single result half of it. The same object while
+        nothing changes.
         """
+        if self._ping is None or (self._until is not None and now >= self._until):
+            self._ping, self._until = self._figures(now), self.expires(now)
+        return self._ping
+
+    def _figures(self, now: int) -> Ping:
         limit = now - self._validity
         passed, failed = [], 0
         for rtt, at in zip(self._rtts, self._moments, strict=True):

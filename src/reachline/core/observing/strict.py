@@ -36,7 +36,10 @@ class Strict:
         self._candidates: tuple[str, ...] = ()
         self._edition: int | None = None
         self._tags: tuple[str, ...] = ()
+        self._ready: tuple[Chosen, ...] = ()
+        """The answers of a pick, made once."""
         self._turn = 0
+        self._takes_turns = False
 
     def outbounds(self, tags: Iterable[str], silent: Iterable[str] = ()) -> None:  # noqa: ARG002  (Xray takes these as well)
         """The first of them, tagged or not, is where connections go that nobody was chosen for."""
@@ -49,20 +52,14 @@ class Strict:
         """An override and a fallback are taken unchecked, as Xray does."""
         if self._override:
             return Chosen(self._override, Why.OVERRIDE)
-        tags = self._current(now)
-        number = len(tags)
-        if not number:
-            if self._rules.fallback:
-                return Chosen(self._rules.fallback, Why.FALLBACK)
-            return Chosen(self._default, Why.DEFAULT)
-        if number == 1:
-            self._turn = 0
-            return Chosen(tags[0], Why.CHOSEN)
-        if self._rules.strategy is Strategy.ROUND_ROBIN:
-            tag = tags[self._turn % number]
+        self._current(now)
+        ready = self._ready
+        number = len(ready)
+        if self._takes_turns:
+            found = ready[self._turn % number]
             self._turn = (self._turn + 1) % number
-            return Chosen(tag, Why.CHOSEN)
-        return Chosen(tags[int(rng.random() * number)], Why.CHOSEN)
+            return found
+        return ready[int(rng.random() * number)] if number > 1 else ready[0]
 
     def targets(self, now: int) -> tuple[str, ...]:
         """All candidates where the strategy is to take turns or chance: unfiltered, as Xray tells them."""
@@ -84,7 +81,14 @@ class Strict:
         if edition != self._edition:
             self._edition = edition
             self._tags = self._chosen(() if self._seen is None else self._seen.statuses(now))
+            self._ready = tuple(Chosen(tag, Why.CHOSEN) for tag in self._tags) or (self._nobody(),)
+            self._takes_turns = self._rules.strategy is Strategy.ROUND_ROBIN and bool(self._tags)
         return self._tags
+
+    def _nobody(self) -> Chosen:
+        if self._rules.fallback:
+            return Chosen(self._rules.fallback, Why.FALLBACK)
+        return Chosen(self._default, Why.DEFAULT)
 
     def _chosen(self, statuses: tuple[Status, ...]) -> tuple[str, ...]:
         candidates = frozenset(self._candidates)
