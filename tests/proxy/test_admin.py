@@ -105,27 +105,28 @@ def test_an_address_that_is_taken_is_told_with_its_listener(loop: Loop) -> None:
             pass
 
 
-def test_what_it_does_not_follow_is_refused_by_name(loop: Loop) -> None:
-    filters = manager(
-        [],
-        rds={"route_config_name": "r", "config_source": {"path_config_source": {"path": "/nowhere"}}},
-        codec_type="HTTP2",
-    )
-    del filters["route_config"]
+def test_what_it_does_not_speak_or_cannot_read_is_refused_by_name_all_at_once(loop: Loop) -> None:
+    nowhere = {"path_config_source": {"path": "/nowhere"}}
+    rds = manager([], rds={"route_config_name": "r", "config_source": nowhere})
+    del rds["route_config"]
+    listeners = [listener(rds), listener(manager([], codec_type="HTTP2"), name="two")]
     given = {
-        **document([listener(filters)], []),
+        **document(listeners, []),
         "node": {"id": "n", "cluster": "c"},
-        "dynamic_resources": {"cds_config": {"path_config_source": {"path": "/nowhere"}}},
+        "dynamic_resources": {"cds_config": {"ads": {}}},
     }
+    service = {"envoy_grpc": {"cluster_name": "plane"}}
+    given["dynamic_resources"]["ads_config"] = {
+        "api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [service],
+    }  # fmt: skip
+    given["static_resources"]["clusters"] = [cluster("plane", [1])]
 
     with pytest.raises(ConfigError) as told, running(loop, given):
         pass
 
-    assert {each.path for each in told.value.problems} == {
-        "dynamic_resources.cds_config",
-        "listeners.in.rds",
-        "listeners.in.codec_type",
-    }
+    assert [(each.place, each.path) for each in told.value.problems] == [
+        ("test", "dynamic_resources.cds_config"), ("/nowhere", ""), ("test", "listeners.two.codec_type"),
+    ]  # fmt: skip
 
 
 def test_logs_are_filtered_formatted_and_begun_anew(loop: Loop, endpoint: Endpoint, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class Admin:
         self,
         chain: Chain,
         clusters: Clusters,
-        doorways: Sequence[Doorway],
+        doorways: Callable[[], Sequence[Doorway]],
         *,
         leave: Callable[[], None],
         reopen: Callable[[], None],
@@ -126,7 +126,9 @@ class Admin:
         return _text(shown.clusters_text(backends))
 
     def _listeners_page(self, query: Query) -> LocalReply:
-        found = [(each.listener.name, address) for each in self._doorways if each.is_open for address in each.addresses]
+        found = [
+            (each.listener.name, address) for each in self._doorways() if each.is_open for address in each.addresses
+        ]
         if query.get("format") != "json":
             return _text("".join(f"{name}::{address}\n" for name, address in found))
         places = [
@@ -145,7 +147,9 @@ class Admin:
         return _json({**said, "uptime_all_epochs": up, "node": node})
 
     def _figures(self) -> dict[str, int]:
-        return shown.figures(self._clusters.backends, self._doorways, is_live=self._state == "LIVE", began=self._began)
+        return shown.figures(
+            self._clusters.backends, self._doorways(), is_live=self._state == "LIVE", began=self._began
+        )
 
     def _stats(self, query: Query) -> LocalReply:
         found = shown.filtered(self._figures(), query)
@@ -166,7 +170,7 @@ class Admin:
         return _text("OK\n")
 
     def _drain(self, query: Query) -> LocalReply:
-        for doorway in self._doorways:
+        for doorway in self._doorways():
             if "skip_exit" not in query:
                 doorway.close()
             for handling in doorway.handlings:
@@ -181,7 +185,7 @@ class Admin:
         for backend in self._clusters.backends.values():
             backend.counts.clear()
             backend.codes.clear()
-        for doorway in self._doorways:
+        for doorway in self._doorways():
             doorway.counts.clear()
         return _text("OK\n")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from reachline.doors.envoy.chain import Ads as AdsSource
 from reachline.doors.envoy.chain import Chain, Upstream
@@ -30,47 +30,108 @@ _TEND: Final[Seconds] = 1.0
 """Between two looks at idle connections."""
 
 
+class _Kept(NamedTuple):
+    """One cluster, with what keeps it current."""
+
+    backend: Backend
+    upstream: Upstream
+    keeper: Keeper
+
+
 class Clusters:
-    """Written by its own task and by exchanges, in one thread. ConfigError where a cluster of the document cannot be."""
+    """Written by its own tasks and by exchanges, in one thread. ConfigError where a cluster of the document cannot be."""
 
     def __init__(self, chain: Chain, *, rng: Random, wall: Callable[[], Seconds], place: str) -> None:
         self._rng: Final = rng
         self._wall: Final = wall
         self._place: Final = place
+        self._outlier_log: Final = chain.settings.outlier_log
         self._plane: Final = _plane(chain)
         self._streams: Final[dict[ControlPlane, Ads]] = {}
-        self._keepers: Final[dict[str, Keeper]] = {}
+        self._counts: Final[dict[str, Counter[str]]] = {}
+        self._kept: Final[dict[str, _Kept]] = {}
+        self._warming: Final[dict[str, _Kept]] = {}
+        """Changed clusters until their first endpoints are there: those of before serve on."""
+        self._tasks: Final[dict[Keeper | Ads, asyncio.Task[None]]] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._unsettled: Final[set[str]] = set()
+        self.moved: Callable[[], None] = lambda: None
+        """Called where a cluster came, changed or went."""
         self.settled: Final = asyncio.Event()
         """Set once every cluster has its first endpoints, checked."""
-        self.backends: Final[dict[str, Backend]] = {}
         problems: list[Problem] = []
         for name, cluster in chain.settings.clusters.items():
             try:
-                self._add(cluster, chain.upstreams.get(name, Upstream()), chain.settings.outlier_log)
+                self.put(cluster, chain.upstreams.get(name, Upstream()))
             except ConfigError as error:
                 problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        if not self.backends:
+        if not self._kept:
             self.settled.set()
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """Clusters of now, by name."""
+        return {name: each.backend for name, each in self._kept.items()}
 
     def get(self, name: str) -> Backend | None:
         """A cluster by its name; None: there is none."""
-        return self.backends.get(name)
+        found = self._kept.get(name)
+        return None if found is None else found.backend
+
+    def put(self, cluster: Cluster, upstream: Upstream) -> None:
+        """Have this cluster in the place of the one of its name, if any, once it has endpoints. ConfigError where it cannot be."""
+        name = cluster.name
+        now = self._warming.get(name) or self._kept.get(name)
+        if now is not None and now.backend.cluster == cluster and now.upstream == upstream:
+            return
+        made = self._made(cluster, upstream)
+        before = self._warming.pop(name, None)
+        if before is not None:
+            self._let_go(before)
+        if name in self._kept:
+            self._warming[name] = made
+        else:
+            self._kept[name] = made
+            self._unsettled.add(name)
+            self.moved()
+        self._start(made.keeper)
+
+    def remove(self, name: str) -> None:
+        """There is no such cluster any more; requests under way go on."""
+        for place in (self._warming, self._kept):
+            found = place.pop(name, None)
+            if found is not None:
+                self._let_go(found)
+        self._unsettled.discard(name)
+        self.moved()
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                for keeper in self._keepers.values():
-                    group.create_task(keeper.run())
+                self._group = group
+                for each in self._kept.values():
+                    self._start(each.keeper)
                 for stream in self._streams.values():
-                    group.create_task(stream.run())
+                    self._start(stream)
                 group.create_task(self._tend())
         finally:
-            for backend in self.backends.values():
-                backend.pool.close()
+            self._group = None
+            for each in self._kept.values():
+                each.backend.pool.close()
+
+    def _start(self, job: Keeper | Ads) -> None:
+        if self._group is not None and job not in self._tasks:
+            self._tasks[job] = self._group.create_task(job.run())
+
+    def _let_go(self, each: _Kept) -> None:
+        task = self._tasks.pop(each.keeper, None)
+        if task is not None:
+            task.cancel()
+        each.backend.kept.retire()
+        each.backend.pool.retire()
 
     async def _tend(self) -> None:
         while True:
@@ -78,18 +139,16 @@ class Clusters:
             for backend in self.backends.values():
                 backend.pool.tend({row.key for row in backend.kept.rows()})
 
-    def _add(self, cluster: Cluster, upstream: Upstream, outlier_log: str) -> None:
+    def _made(self, cluster: Cluster, upstream: Upstream) -> _Kept:
         name, place = cluster.name, f"{self._place}: clusters.{cluster.name}"
         if upstream.protocol not in ("HTTP1", "DOWNSTREAM"):
-            rule = "endpoints are spoken to by HTTP/1.1 only"
-            raise ConfigError(
-                Problem(place=place, path="typed_extension_protocol_options", value=upstream.protocol, rule=rule)
-            )
+            rule, path = "endpoints are spoken to by HTTP/1.1 only", "typed_extension_protocol_options"
+            raise ConfigError(Problem(place=place, path=path, value=upstream.protocol, rule=rule))
         plane = self._plane if cluster.type is Type.EDS and not (cluster.eds and cluster.eds.path) else None
-        settings = replace(settings_of(name, cluster, plane, self._place), outlier_log=outlier_log)
-        loop, clients = asyncio.get_running_loop(), None
+        settings = replace(settings_of(name, cluster, plane, self._place), outlier_log=self._outlier_log)
+        loop, secure = asyncio.get_running_loop(), None
         if upstream.tls is not None:
-            clients = Clients(upstream.tls, place=place)
+            secure = Clients(upstream.tls, place=place).of
         keeper: Keeper | None = None
 
         def stir() -> None:
@@ -98,21 +157,19 @@ class Clusters:
 
         kept = KeptCluster(settings, clock=loop.time, wall=self._wall, rng=Random(self._rng.random()), stir=stir)
         discovery = discovery_of(settings, Random(self._rng.random()), self._stream)
-        keeper = self._keepers[name] = Keeper(kept, discovery, settled=self._on_settled, seed=self._rng.getrandbits(63))
-        self._unsettled.add(name)
+        keeper = Keeper(kept, discovery, settled=lambda _: self._on_settled(name, kept), seed=self._rng.getrandbits(63))
         kept.wake()
-        counts: Counter[str] = Counter()
-        secure = None if clients is None else clients.of
-        pool = Pool(
-            upstream,
-            cluster.thresholds,
-            counts,
-            connect_timeout=cluster.connect_timeout,
-            secure=secure,
-        )
-        self.backends[name] = Backend(cluster, upstream, kept, pool, counts, secure=secure)
+        counts = self._counts.setdefault(name, Counter())
+        pool = Pool(upstream, cluster.thresholds, counts, connect_timeout=cluster.connect_timeout, secure=secure)
+        return _Kept(Backend(cluster, upstream, kept, pool, counts, secure=secure), upstream, keeper)
 
-    def _on_settled(self, name: str) -> None:
+    def _on_settled(self, name: str, kept: KeptCluster) -> None:
+        warm = self._warming.get(name)
+        if warm is not None and warm.backend.kept is kept:
+            del self._warming[name]
+            before, self._kept[name] = self._kept[name], warm
+            self._let_go(before)
+            self.moved()
         self._unsettled.discard(name)
         if not self._unsettled:
             self.settled.set()
@@ -120,7 +177,8 @@ class Clusters:
     def _stream(self, plane: ControlPlane) -> Ads:
         """One stream for all clusters of a control plane."""
         if plane not in self._streams:
-            self._streams[plane] = ads_of(plane, Random(self._rng.random()))
+            self._streams[plane] = stream = ads_of(plane, Random(self._rng.random()))
+            self._start(stream)
         return self._streams[plane]
 
 

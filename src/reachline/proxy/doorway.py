@@ -39,7 +39,10 @@ class Serving(Protocol):
         """End what was silent for too long."""
 
     def drain(self) -> None:
-        """Take no more."""
+        """Connections end with their answer, idle ones now."""
+
+    def retire(self) -> None:
+        """Its listener is no more: connections end with their next answer, and idle ones may still bring a request for that."""
 
     def close(self) -> None:
         """End everything at once."""
@@ -57,14 +60,21 @@ class Handling(NamedTuple):
 class Doorway:
     """One listener. Written by its loop. ConfigError where an address cannot be had."""
 
-    def __init__(self, listener: Listener, handlings: Sequence[tuple[FilterChain, Handling]]) -> None:
-        """`handlings`: of every filter chain."""
+    def __init__(
+        self,
+        listener: Listener,
+        handlings: Sequence[tuple[FilterChain, Handling]],
+        sockets: tuple[socket.socket, ...] = (),
+    ) -> None:
+        """`handlings`: of every filter chain; `sockets`: those of the listener that was here before, by `release`."""
         self.listener: Final = listener
         self.counts: Final[Counter[str]] = Counter()
         self.handlings: Final = tuple(each for _, each in handlings)
         self._by_chain: Final = tuple(handlings)
         self._loop: Final = asyncio.get_running_loop()
-        self._sockets: Final = tuple(_bound(listener, each) for each in (listener.address, *listener.more_addresses))
+        self._sockets = sockets or tuple(
+            _bound(listener, each) for each in (listener.address, *listener.more_addresses)
+        )
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._peeks: Final = listener.inspect_tls or any(_asks_tls(each) for each in listener.chains)
         single = listener.chains[0] if len(listener.chains) == 1 and listener.default is None else None
@@ -83,6 +93,14 @@ class Doorway:
         for each in self._sockets:
             self._loop.add_reader(each.fileno(), self._accept, each)
 
+    def release(self) -> tuple[socket.socket, ...]:
+        """Give the sockets to a listener at the same addresses: who waits in them waits on."""
+        for each in self._sockets:
+            if self.is_open:
+                self._loop.remove_reader(each.fileno())
+        given, self._sockets, self.is_open = self._sockets, (), False
+        return given
+
     def close(self) -> None:
         """Take no more; those that are there go on."""
         for each in self._sockets:
@@ -90,8 +108,6 @@ class Doorway:
                 self._loop.remove_reader(each.fileno())
             each.close()
         self.is_open = False
-        for task in self._tasks:
-            task.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):

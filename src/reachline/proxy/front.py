@@ -61,6 +61,7 @@ class Front:
         self.now: Final[Callable[[], Seconds]] = time.monotonic
         """The loop's own clock, without its call."""
         self.room: Final = reading_room()
+        self._ends_idle = False
         self.is_draining = False
         """Whether connections end with their next answer."""
         self.limits: Final = Limits(
@@ -247,16 +248,20 @@ class Front:
                 elif manager.idle_timeout and now - down.idle_since >= manager.idle_timeout:
                     down.close()
             elif down.is_idle and (
-                self.is_draining
+                self._ends_idle
                 or (manager.idle_timeout and now - down.idle_since >= manager.idle_timeout)
                 or (manager.max_connection_duration and now - down.since >= manager.max_connection_duration)
             ):
                 self.counts["downstream_cx_idle_timeout"] += 1
                 down.close()
 
+    def retire(self) -> None:
+        """Connections end with their next answer; idle ones may still bring a request for that."""
+        self.is_draining = True
+
     def drain(self) -> None:
         """Connections end with the answer of now, idle ones at once."""
-        self.is_draining = True
+        self.is_draining = self._ends_idle = True
         self.sweep(self.now())
 
     def close(self) -> None:

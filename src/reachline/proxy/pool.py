@@ -139,11 +139,12 @@ class Pool:
         place, most = channel.place, self._upstream.max_requests_per_connection
         if not channel.is_open:
             return
-        if self._is_closed or (most and channel.uses >= most) or place.key not in self._places:
-            channel.close()
-        elif place.waiting:
+        is_spent = bool(most) and channel.uses >= most
+        if place.waiting and not is_spent:
             self._pending -= 1
             place.waiting.popleft().connected(channel)
+        elif self._is_closed or is_spent or place.key not in self._places:
+            channel.close()
         else:
             channel.idle_since = self._loop.time()
             place.idle.append(channel)
@@ -172,14 +173,18 @@ class Pool:
             if is_gone and not place.open and not place.connecting and not place.waiting:
                 del self._places[key]
 
-    def close(self) -> None:
-        """Idle connections end now, others once their exchange is over; nobody is connected any more."""
+    def retire(self) -> None:
+        """Its cluster is no more: idle connections end now, others once their exchange is over; who waits is still connected."""
         self._is_closed = True
-        for task in self._tasks:
-            task.cancel()
         for place in self._places.values():
             for channel in list(place.idle):
                 channel.close()
+
+    def close(self) -> None:
+        """Idle connections end now, others once their exchange is over; nobody is connected any more."""
+        for task in self._tasks:
+            task.cancel()
+        self.retire()
 
     def _key(self, pick: Pick, authority: str) -> str:
         return f"{pick.target} {authority}" if self._per_authority else pick.target

@@ -58,6 +58,10 @@ class TcpFront:
                 self.counts["max_downstream_connection_duration"] += 1
                 tunnel.end("DT")
 
+    def retire(self) -> None:
+        """Connections go on until they end by themselves."""
+        self.is_draining = True
+
     def drain(self) -> None:
         """Connections go on until they end by themselves."""
         self.is_draining = True
