@@ -304,6 +304,23 @@ def test_whatever_it_is_it_is_read_or_refused(value: object) -> None:
     assert found is None or isinstance(found, Chain)
 
 
+@pytest.mark.parametrize(
+    "layer",
+    ["{routing.shift: 50}", "{routing: {shift: 50}}", "{routing.shares: {b: 5}}"],
+)
+def test_a_runtime_that_would_move_traffic_is_refused(layer: str) -> None:
+    share = "runtime_fraction: {default_value: {numerator: 5}, runtime_key: routing.shift}"
+    text = BOOTSTRAP.replace("match: {prefix: /}", f"match: {{prefix: /, {share}}}").replace(
+        "weighted_clusters: {", "weighted_clusters: {runtime_key_prefix: routing.shares, "
+    )
+    layers = f"layered_runtime: {{layers: [{{name: a, static_layer: {layer}}}]}}\n"
+
+    (problem,) = problems(layers + text)
+    assert "static_layer.routing" in problem.replace('."', ".").replace('".', ".")
+    assert "is not supported here; write the field itself" in problem
+    assert read("layered_runtime: {layers: [{name: a, static_layer: {re2.max_program_size.error_level: 9}}]}\n" + text)
+
+
 def test_a_filter_chain_without_a_known_filter_is_refused_by_its_type() -> None:
     (problem,) = problems(BOOTSTRAP.replace("network.tcp_proxy.v3.TcpProxy", "network.mongo_proxy.v3.MongoProxy"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -177,8 +177,8 @@ def managed(block: Block | None) -> tuple[str, str]:
     return local, log
 
 
-def runtime(block: Block | None) -> None:
-    """Runtime keys that would change what is read here are refused: there is no runtime."""
+def runtime(block: Block | None, named: Collection[str] = ()) -> None:
+    """Runtime keys that would change what is read here are refused: there is no runtime. `named`: those of the document."""
     if block is None:
         return
     for layer in block.blocks("layers"):
@@ -186,7 +186,7 @@ def runtime(block: Block | None) -> None:
         layer.aside("name", "disk_layer", "admin_layer", "rtds_layer")
         layer.done()
         for key in _leaves(static, ()):
-            if key[0].partition(".")[0] in _RUNTIME:
+            if key[0].partition(".")[0] in _RUNTIME or ".".join(key) in named:
                 rule, hint = "is not supported here", "write the field itself"
                 block.found.refuse((*layer.at("static_layer"), *key), rule, hint, about_key=True)
     block.done()

@@ -56,7 +56,7 @@ def _chain(value: object, found: Findings) -> Chain:
     local, log = managed(manager)
     if local and local not in clusters and manager is not None:
         manager.refuse("local_cluster_name", "names no cluster of static_resources")
-    runtime(root.block("layered_runtime"))
+    runtime(root.block("layered_runtime"), frozenset(_keys(_but_runtime(value))))
     chain = Chain(
         settings=Settings(clusters=clusters, local_cluster=local, outlier_log=log),
         upstreams=upstreams,
@@ -173,6 +173,30 @@ def _routes(listener: Listener, kind: type[R]) -> Iterator[R]:
     for chain in (*listener.chains, listener.default):
         if chain is not None and isinstance(chain.handler, HttpManager) and isinstance(chain.handler.routes, kind):
             yield chain.handler.routes
+
+
+def _but_runtime(value: Mapping[str, object]) -> object:
+    """What may name runtime keys: all but the runtime itself."""
+    return [each for name, each in value.items() if name not in ("layered_runtime", "layeredRuntime")]
+
+
+def _keys(value: object, depth: int = 0) -> Iterator[str]:
+    """Runtime keys that a document names; shares of clusters are named by a beginning and the cluster."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name in ("runtime_key", "runtimeKey") and isinstance(inner, str):
+                yield inner
+            elif name in ("runtime_key_prefix", "runtimeKeyPrefix") and isinstance(inner, str):
+                clusters = value.get("clusters")
+                items = clusters if isinstance(clusters, Sequence) else (clusters,)
+                yield from (f"{inner}.{each.get('name')}" for each in items if isinstance(each, Mapping))
+            else:
+                yield from _keys(inner, depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for inner in value:
+            yield from _keys(inner, depth + 1)
 
 
 def _variables(value: object, found: Findings) -> None:
