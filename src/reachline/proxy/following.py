@@ -40,9 +40,11 @@ class Following:
         self._known: Final[dict[str, tuple[Source, str, Take]]] = {}
         """Files by path, with the text that is in force."""
         self._group: asyncio.TaskGroup | None = None
-        steps = [lambda: self._begin(chain.cds, "dynamic_resources.cds_config", self._take_clusters)]
-        steps += [partial(self._put, each) for each in chain.listeners]
-        steps += [lambda: self._begin(chain.lds, "dynamic_resources.lds_config", self._take_listeners)]
+        steps: list[Callable[[], None]] = [
+            partial(self._begin, chain.cds, "dynamic_resources.cds_config", self._take_clusters),
+            *(partial(self._put, each) for each in chain.listeners),
+            partial(self._begin, chain.lds, "dynamic_resources.lds_config", self._take_listeners),
+        ]
         problems: list[Problem] = []
         for step in steps:
             try:
