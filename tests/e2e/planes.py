@@ -20,7 +20,7 @@ _HTTP2: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _ALS: Final = "type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig"
 DEADLINE: Final = 120.0
 NAMES: Final = ("a", "b", "c")
-PACE: Final = 0.004
+PACE: Final = 0.008
 """Between two calls: enough of them for a verdict, and time for others."""
 
 
