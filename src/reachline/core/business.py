@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from reachline.core.cusum import NOTHING, Evidence
 from reachline.core.rules import BusinessRules, Limit, Rules
-from reachline.core.scope import Cause, Key, Seen, causes, is_kept, is_suspect, of_outcome, summed
+from reachline.core.scope import Cause, Key, Seen, causes, is_kept, is_suspect, summed
 from reachline.core.zone import is_over
-from reachline.model import LineId, Outcome, Zone
+from reachline.model import LineId, Zone
 
 __all__ = ["UNKNOWN", "Business", "Span", "Word", "limits_of"]
 
@@ -28,8 +28,6 @@ _RATES: Final = (
     Limit("errors", 20, 10, 100, 50, 5),
 )
 """For rules that name no limits of their own: the table's."""
-
-_K = TypeVar("_K", bound=str)
 
 
 class Word(NamedTuple):
@@ -52,13 +50,14 @@ UNKNOWN: Final = Word(Zone.N)
 
 @dataclass(slots=True)
 class Span:
-    """The calls between two ticks, and derived from `rows`: all calls of a line, all of a service, who called."""
+    """The calls between two ticks: rows by line, and who called. What follows from them is worked out where somebody asks."""
 
     rows: dict[LineId, dict[Key, Seen]] = field(default_factory=dict)
     clients: set[str] = field(default_factory=set)
-    _lines: dict[LineId, list[int]] = field(default_factory=dict)
-    _services: dict[str, list[int]] = field(default_factory=dict)
-    """Fields of `Seen`, summed in place: of ten clients' calls on a line each makes one value, not three."""
+    suspects: set[LineId] = field(default_factory=set)
+    """Lines with anything bad among their calls: of all others the calls speak well."""
+    _wholes: dict[LineId, Seen] = field(default_factory=dict)
+    """Of each line that somebody asked for since the last call was added."""
 
     def add(self, line: LineId, key: Key, seen: Seen) -> None:
         """These calls too."""
@@ -67,33 +66,27 @@ class Span:
             rows = self.rows[line] = {}
         was = rows.get(key)
         rows[key] = seen if was is None else was.plus(seen)
-        client, service = key
-        _plus(self._lines, line, seen)
-        _plus(self._services, service, seen)
-        self.clients.add(client)
+        self.clients.add(key[0])
+        _, failed, late, errors, _, slow, _ = seen
+        if failed or late or errors or slow:
+            self.suspects.add(line)
+        if self._wholes:
+            self._wholes.clear()
 
     def whole(self, line: LineId) -> Seen | None:
         """All calls of the line; None where there is none."""
-        found = self._lines.get(line)
-        return None if found is None else Seen(*found)
+        found = self._wholes.get(line)
+        if found is None and (rows := self.rows.get(line)):
+            found = self._wholes[line] = summed(rows.values())
+        return found
 
     def services(self) -> dict[str, Seen]:
         """All calls of each service."""
-        return {name: Seen(*found) for name, found in self._services.items()}
-
-    def suspects(self) -> set[LineId]:
-        """Lines with anything bad among their calls: of all others the calls speak well."""
-        return {line for line, (_, *bad, _, slow, _) in self._lines.items() if slow or any(bad)}
-
-
-def _plus(sums: dict[_K, list[int]], key: _K, seen: Seen) -> None:
-    found = sums.get(key)
-    if found is None:
-        sums[key] = [*seen]
-        return
-    for place, value in enumerate(seen):
-        if value:
-            found[place] += value
+        found: dict[str, list[Seen]] = {}
+        for rows in self.rows.values():
+            for (_, service), seen in rows.items():
+                found.setdefault(service, []).append(seen)
+        return {service: summed(each) for service, each in found.items()}
 
 
 def limits_of(rules: Rules) -> tuple[Limit, ...]:
@@ -109,10 +102,6 @@ class Business:
         self.pending = Span()
         self.spans: tuple[tuple[int, Span], ...] = ()
         """Closed ones by the ms they ended at; nobody changes them any more."""
-
-    def add(self, client: str, row: Outcome) -> None:
-        """One row of one client."""
-        self.pending.add(row.line, (client, row.service), of_outcome(row))
 
     def turn(self, now_ms: int, rules: BusinessRules) -> None:
         """A tick ends: what was pending is closed, what is too old is forgotten."""
@@ -147,8 +136,8 @@ class Business:
         return tuple(sorted({client for _, span in self.spans for client, _ in span.rows.get(line, ())}))
 
     def suspects(self) -> set[LineId]:
-        """Lines called since the last tick with anything bad among it."""
-        return self.newest.suspects()
+        """Lines called since the last tick with anything bad among it; not to be written."""
+        return self.newest.suspects
 
     def word(self, line: LineId, held: Iterable[tuple[str, int]], rules: Rules) -> Word:
         """What the calls of the last ten seconds say of the line; `held` are the metrics it was in D or F by."""

@@ -21,7 +21,7 @@ from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.scope import Cause
 from reachline.core.told import Told
-from reachline.model import Line, LineId, Outcome, Zone
+from reachline.model import Line, LineId, Zone
 
 __all__ = ["Hearing"]
 
@@ -46,10 +46,6 @@ class Hearing:
         """Since when all lines are bad at once though calls go well: nothing is believed of them."""
         self.excused: dict[LineId, tuple[Cause, ...]] = {}
         """Whose fault calls on a line failed by at the last tick, where it was not the line's; for people."""
-
-    def outcome(self, client: str, row: Outcome) -> None:
-        """One row of one client."""
-        self.business.add(client, row)
 
     def turn(self, now_ms: int, rules: Rules) -> set[LineId]:
         """A tick ends: lines with new calls that could change them."""

@@ -18,6 +18,7 @@ from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, pl
 from reachline.core.poll import Poll, deciding
 from reachline.core.row import Row, is_quiet, noted
 from reachline.core.rules import Rules
+from reachline.core.scope import of_outcome
 from reachline.core.settling import by_line
 from reachline.core.steer import Steer
 from reachline.core.stepping import stepped
@@ -96,7 +97,7 @@ class Ledger:
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int, shed: int = 0) -> None:
         """What one client's calls came to: counted into trial windows, and evidence of the business's own; `shed` it refused."""
-        calls = 0
+        calls, add = 0, self.hearing.business.pending.add
         for seen in rows:
             line = seen.line
             row = self.rows.get(line)
@@ -107,8 +108,9 @@ class Ledger:
                 else:
                     self._put(line, after)
                 self.called.add(line)
-                self.hearing.outcome(client, seen)
-                calls += seen.ok + seen.failed + seen.late + seen.errors
+                told = of_outcome(seen)
+                add(line, (client, seen.service), told)
+                calls += told.calls
         self.offered, self.asked = offered.counted(self.offered, calls), offered.counted(self.asked, calls + shed)
 
     def members(self, vantages: frozenset[VantageId]) -> None:

@@ -21,6 +21,9 @@ __all__ = [
     "summed",
 ]
 
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
+
 
 class Seen(NamedTuple):
     """Calls summed. Each is in `calls`; of those that went well and were timed, how many were slow."""
@@ -41,9 +44,8 @@ class Seen(NamedTuple):
         """Both together."""
         calls, failed, late, errors, timed, slow, crawl = self
         more, fails, lates, errs, times, slows, crawls = other
-        return Seen(
-            calls + more, failed + fails, late + lates, errors + errs, timed + times, slow + slows, crawl + crawls
-        )
+        both = calls + more, failed + fails, late + lates, errors + errs, timed + times, slow + slows, crawl + crawls
+        return _new(Seen, both)
 
     def minus(self, other: Seen) -> Seen:
         """What is left without those of `other`."""
@@ -81,7 +83,7 @@ class Cause(NamedTuple):
 def of_outcome(row: Outcome) -> Seen:
     """One row as a client sent it."""
     _, _, _, ok, failed, late, errors, timed, slow, crawl = row
-    return Seen(ok + failed + late + errors, failed, late, errors, timed, slow, crawl)
+    return _new(Seen, (ok + failed + late + errors, failed, late, errors, timed, slow, crawl))
 
 
 def summed(seen: Iterable[Seen]) -> Seen:

@@ -15,6 +15,9 @@ _LEAST: Final = 1_000
 _MOST_MILLI: Final = 25
 """Twice this is 5 %, where a line has failed by any table: what is usual never excuses that."""
 
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
+
 
 class Usual(NamedTuple):
     """Calls and failures believed, and those of the span that still runs."""
@@ -33,11 +36,12 @@ NEVER: Final = Usual()
 
 def learnt(row: Usual, *, calls: int, failed: int, now_ms: int) -> Usual:
     """With some calls more, of which `failed` failed, made while the line was healthy. Inside a span the order cannot matter."""
-    span = now_ms // _SPAN_MS
-    if span > row.span:
-        row = _believed(row)._replace(span=span)
+    now = now_ms // _SPAN_MS
     known, bad, new_calls, new_failed, span = row
-    return Usual(known, bad, new_calls + calls, new_failed + failed, span)
+    if now > span:
+        known, bad, new_calls, new_failed, _ = _believed(row)
+        span = now
+    return _new(Usual, (known, bad, new_calls + calls, new_failed + failed, span))
 
 
 def forgotten(row: Usual) -> Usual:

@@ -41,7 +41,7 @@ class Center:
     def __init__(self, document: Document, *, keeps: bool = False) -> None:
         self.records: list[Record] = []
         """Evidence and ticks in order, if they are to be kept."""
-        self._keeps = keeps
+        self.keeps = keeps
         self._lines, self._rules = reach.lines(document, CLUSTER), reach.rules(document, CLUSTER)
         self._members = reach.vantages(document, CLUSTER)
         self.ledger = Ledger(SCOPE, self._lines, self._rules, vantages=self._members, version=Version(1, 0), now_ms=0)
@@ -54,7 +54,7 @@ class Center:
         return self.ledger.rules.tick_ms
 
     def _keep(self, record: Record) -> None:
-        if self._keeps:
+        if self.keeps:
             self.records.append(record)
 
     def report(self, beat: Beat, now_ms: int) -> None:

@@ -27,6 +27,7 @@ class Post(NamedTuple):
 
     client: str
     rows: tuple[Outcome, ...]
+    made_ms: int
 
 
 class Client:
@@ -57,6 +58,8 @@ class Client:
         self._spaced_ms = 0
         self._hurried = False
         self._pending: deque[tuple[int, tuple[Outcome, ...]]] = deque()
+        self._waiting: list[Post] = []
+        """Due already, and taken along by the next one."""
         self.due_ms: int | None = None
         """When a breaker's wait is over."""
         self.number, self._stirred = number, stirred
@@ -180,11 +183,14 @@ class Client:
 
     # -- posts -------------------------------------------------------------------------------------------------------------------------
 
-    def post(self, now_ms: int, *, is_heard: bool) -> Post | None:
-        """What is due for the center now; kept for a while where none hears."""
+    def post(self, now_ms: int, *, is_heard: bool, may_wait: Callable[[int], bool]) -> list[Post]:
+        """What is due for the center now; kept for a while where none hears.
+
+        `may_wait(until_ms)` says that nobody can tell whether this post comes now, or with the next one then.
+        """
         if now_ms < self._post_ms and not (self._hurried and now_ms >= self._spaced_ms):
             self._rest_until()
-            return None
+            return []
         if now_ms >= self._post_ms:
             self._post_ms += self._flush_ms
         self._spaced_ms, self._hurried = now_ms + _SPACING_MS, False
@@ -193,15 +199,28 @@ class Client:
             self._pending.append((now_ms, rows))
         while self._pending and now_ms - self._pending[0][0] > _KEEP_MS:
             self._pending.popleft()
-        if not is_heard or not self._pending:
-            return None
-        rows = (
-            _summed([row for _, batch in self._pending for row in batch])
-            if len(self._pending) > 1
-            else self._pending[0][1]
-        )
-        self._pending.clear()
-        return Post(self.name, rows)
+        if not is_heard:
+            return []
+        if self._pending:
+            batches = [batch for _, batch in self._pending]
+            rows = _summed([row for batch in batches for row in batch]) if len(batches) > 1 else batches[0]
+            self._waiting.append(Post(self.name, rows, now_ms))
+            self._pending.clear()
+        if not self._waiting or may_wait(self._post_ms):
+            return []
+        posts, self._waiting = self._waiting, []
+        return [_joined(posts)] if _may_join(posts) else posts
+
+
+def _may_join(posts: Sequence[Post]) -> bool:
+    """Whether the center cannot tell these from one that says all of it with the last: then it heard no success of a line later."""
+    last = {(row.line, row.window) for row in posts[-1].rows if row.ok}
+    return all((row.line, row.window) in last for post in posts[:-1] for row in post.rows if row.ok)
+
+
+def _joined(posts: Sequence[Post]) -> Post:
+    last = posts[-1]
+    return last if len(posts) == 1 else last._replace(rows=_summed([row for post in posts for row in post.rows]))
 
 
 def _summed(rows: Sequence[Outcome]) -> tuple[Outcome, ...]:

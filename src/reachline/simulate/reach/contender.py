@@ -217,8 +217,18 @@ class Reachline:
         is_heard = self._is_up and client.name not in self._away
         if confirms and is_heard:
             client.heard(now_ms)
-        if post := client.post(now_ms, is_heard=is_heard):
-            self._post(partial(self._outcomes, post), now_ms + self._scenario.agents.report_delay_ms)
+        delay_ms = self._scenario.agents.report_delay_ms
+        for post in client.post(now_ms, is_heard=is_heard, may_wait=self._may_wait):
+            self._post(partial(self._outcomes, post), post.made_ms + delay_ms)
+
+    def _may_wait(self, until_ms: int) -> bool:
+        """Whether the center cannot tell a post of now from one of then: both come between the same two ticks, during which nothing
+        happens to it. A journal has each post as it came.
+        """
+        every, delay_ms = self.center.tick_ms, self._scenario.agents.report_delay_ms
+        first, last = self.now_ms + delay_ms, until_ms + delay_ms
+        is_same = first // every == last // every and first % every != 0
+        return is_same and not self.center.keeps and (self._turn_ms is None or last < self._turn_ms)
 
     def _post(self, arrive: Callable[[int], None], at_ms: int) -> None:
         heapq.heappush(self._mail, (at_ms, next(self._count), arrive))
