@@ -301,6 +301,20 @@ def test_refused_endpoints_are_sent_again_only_with_other_content(delta) -> None
     assert not stream.seen()[0].refused
 
 
+def test_refused_endpoints_are_not_sent_again_because_their_cluster_changed_or_they_are_asked_for_once_more() -> None:
+    stream, now = subscriber(), resources(cds={"a": "1"}, eds={"a": "bad", "b": "1"})
+    stream.received(asks(type_url=CDS))
+    stream.received(asks("a", "b"))
+    answers = settle(stream, now, "a", "b", refuses=names_bad)
+    stream.received(asks("a", "b", nonce=answers[-1].nonce))
+
+    again = settle(stream, now, "a", "b", refuses=names_bad)
+    later = settle(stream, resources(now, cds={"a": "2"}), "a", "b", refuses=names_bad)
+
+    assert [bodies(each) for each in again] == [{"b": "1"}]
+    assert [(each.type_url, bodies(each)) for each in later] == [(CDS, {"a": "2"})]
+
+
 def test_a_client_that_may_have_an_older_one_is_not_told_to_delete_it() -> None:
     stream, now = subscriber(), resources(cds={"a": "bad", "b": "1"})
     stream.received(asks(type_url=CDS, version="of an earlier stream"))
