@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -149,3 +152,46 @@ def test_what_is_wrong_with_a_file_is_told_by_place() -> None:
         'cds.yaml:3:3: resources[1]."@type": is needed and must not be empty',
         "cds.yaml:4:72: resources[2].name: stands here a second time",
     ]
+
+
+def test_all_listeners_of_a_control_plane_come_by_one_subscription_and_go_when_it_leaves_them_out() -> None:
+    from envoy.config.listener.v3 import listener_pb2
+    from tests.discovery.plane import plane
+
+    from reachline.net.ads import Ads
+    from reachline.testing.wait import until
+    from reachline.wire.ads import ALL, News, Told
+    from reachline.wire.xds import Node
+
+    async def main() -> None:
+        told: list[Told] = []
+        async with plane() as server:  # type: ignore[no-untyped-call]
+            ads = Ads(server.address, node=Node(id="n"), rng=Random(1), parsers=parsers())
+            ads.subscribe(LDS, ALL, lambda news: None if news is None else told.append(news))
+            task = asyncio.ensure_future(ads.run())
+            stream = await server.stream()
+            asked = await stream.next()
+            good = listener_pb2.Listener.FromString(message(LDS, listener(manager())))
+            bad = listener_pb2.Listener.FromString(message(LDS, listener(manager(http_filters=[]), name="other")))
+            await stream.say(good, bad, nonce="n1", type_url=LDS)
+            refused = await stream.next()
+            await stream.say(nonce="n2", version="2", type_url=LDS)
+            await stream.next()
+            await until(lambda: len(told) == 3)
+            late: list[Told | None] = []
+            ads.subscribe(LDS, ALL, late.append)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+        assert list(asked.resource_names) == []
+        assert "http_filters: must end with the router" in refused.error_detail.message
+        assert [(each.news, each.name) for each in told] == [
+            (News.HERE, "in"),
+            (News.REFUSED, "other"),
+            (News.GONE, "in"),
+        ]
+        assert isinstance(told[0].value, Listener)
+        assert late == []
+
+    asyncio.run(main())

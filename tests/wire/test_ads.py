@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from reachline.wire.ads import CDS, EDS, LDS, Client, DeltaRequest, News, Parcel, Parsed, Request, Response, pause
+from reachline.wire.ads import ALL, CDS, EDS, LDS, Client, DeltaRequest, News, Parcel, Parsed, Request, Response, pause
 
 
 def parse(parcel):
@@ -225,6 +225,46 @@ def test_types_are_asked_for_in_the_order_that_makes_before_it_breaks() -> None:
 def test_a_type_that_cannot_be_read_cannot_be_wanted() -> None:
     with pytest.raises(KeyError):
         client("a", type_url="type.googleapis.com/x")
+
+
+def test_all_of_a_type_are_wanted_by_no_name_and_told_by_theirs() -> None:
+    ads = client(ALL, type_url=LDS)
+    (first,) = ads.requests()
+
+    told = ads.received(sotw("a:1", "b:1", type_url=LDS), 0)
+    again = ads.received(sotw("b:2", nonce="n2", version="2", type_url=LDS), 0)
+
+    assert first == Request(LDS, (), is_first=True)
+    assert news(told) == [(News.HERE, "a", "1"), (News.HERE, "b", "1")]
+    assert news(again) == [(News.HERE, "b", "2"), (News.GONE, "a", "the control plane does not have it")]
+    assert ads.requests() == (Request(LDS, (), "2", "n2"),)
+
+
+def test_all_and_some_by_name_are_said_by_the_sign_for_all() -> None:
+    ads = client("a", ALL, type_url=LDS)
+
+    assert ads.requests() == (Request(LDS, ("a", ALL), is_first=True),)
+
+
+def test_a_bad_one_among_all_is_refused_by_its_name_and_stays_what_it_was() -> None:
+    ads = client(ALL, type_url=CDS)
+    ads.requests()
+    ads.received(sotw("a:1", "b:1", type_url=CDS), 0)
+
+    told = ads.received(sotw("a:bad", "b:2", nonce="n2", type_url=CDS), 0)
+
+    assert news(told) == [(News.REFUSED, "a", "is bad"), (News.HERE, "b", "2")]
+
+
+def test_who_wanted_all_and_wants_them_no_more_forgets_them() -> None:
+    ads = client(ALL, "a", type_url=CDS)
+    ads.requests()
+    ads.received(sotw("a:1", "b:1", type_url=CDS), 0)
+
+    ads.unsubscribe(CDS, ALL)
+    told = ads.received(sotw("a:2", nonce="n2", type_url=CDS), 0)
+
+    assert news(told) == [(News.HERE, "a", "2")]
 
 
 # -- delta --------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from reachline.errors import ConfigError, LocalProtocolError, Problem, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.waiting import within
-from reachline.wire.ads import Client, News, Request, Told, pause
+from reachline.wire.ads import ALL, Client, News, Parcel, Parsed, Request, Told, pause
 
 if TYPE_CHECKING:
     from reachline.net.rpc import Attached, Credentials
@@ -42,6 +42,7 @@ _OPTIONS: Final = MappingProxyType(
         "grpc.http2.ping_timeout_ms": 20_000,
     }
 )
+_NO_MORE: Final[Mapping[str, Callable[[Parcel], Parsed]]] = MappingProxyType({})
 _REST: Final[Seconds] = 3_600.0
 """The longest nap: timers of a loop need an end."""
 
@@ -58,8 +59,10 @@ class Ads:
         delta: bool = False,
         timeout: Seconds = 5.0,
         credentials: Callable[[], Credentials] | None = None,
+        parsers: Mapping[str, Callable[[Parcel], Parsed]] = _NO_MORE,
     ) -> None:
-        """`address` as gRPC names it; `timeout` for connecting and for handing over one message; `credentials` turn TLS on.
+        """`address` as gRPC names it; `timeout` for connecting and for handing over one message; `credentials` turn TLS on;
+        `parsers` read more types than endpoints, by type URL.
 
         ConfigError where `node` cannot be said; ImportError says what to install where the extra `xds` is missing.
         """
@@ -74,7 +77,7 @@ class Ads:
         """Why nothing newer can be known, in words; empty while a stream is up and answers."""
         self._node, self._rng, self._delta = node, rng, delta
         self._timeout, self._credentials = timeout, credentials
-        self._client: Final = Client(xds.PARSERS, delta=delta)
+        self._client: Final = Client({**xds.PARSERS, **parsers}, delta=delta)
         self._decode: Final = xds.decode_delta if delta else xds.decode
         self._encode: Final = xds.encode
         self._listeners: Final[dict[tuple[str, str], list[Listener]]] = {}
@@ -93,7 +96,7 @@ class Ads:
         return self._client.ignored
 
     def subscribe(self, type_url: str, name: str, listener: Listener) -> Callable[[], None]:
-        """Tell `listener` all news of one resource from now on; what is returned ends that.
+        """Tell `listener` all news of one resource, or of `ALL` of a type, from now on; what is returned ends that.
 
         What other subscribers were told already comes before this returns.
         """
@@ -101,8 +104,10 @@ class Ads:
         self._client.subscribe(type_url, name)
         self._listeners.setdefault(key, []).append(listener)
         self._stirred.set()
-        if (value := self._latest.get(key)) is not None:
-            listener(Told(News.HERE, type_url, name, value))
+        here = [each for each in self._latest if each[0] == type_url] if name == ALL else [key]
+        for each in here:
+            if (value := self._latest.get(each)) is not None:
+                listener(Told(News.HERE, *each, value))
         return partial(self._unsubscribe, key, listener)
 
     def _unsubscribe(self, key: tuple[str, str], listener: Listener) -> None:
@@ -119,8 +124,14 @@ class Ads:
         """
         for key in [key for key, listeners in self._listeners.items() if not listeners]:
             del self._listeners[key]
-            self._latest.pop(key, None)
             self._client.unsubscribe(*key)
+            gone = [each for each in self._latest if each[0] == key[0]] if key[1] == ALL else [key]
+            for each in gone:
+                if not self._is_wanted(each):
+                    self._latest.pop(each, None)
+
+    def _is_wanted(self, key: tuple[str, str]) -> bool:
+        return key in self._listeners or (key[0], ALL) in self._listeners
 
     async def run(self) -> None:
         """Keep a stream up until cancelled; after one that failed wait, longer each time, by chance."""
@@ -189,7 +200,8 @@ class Ads:
             case News.REFUSED:
                 extra = {"type_url": told.type_url, "resource": told.name, "reason": told.reason}
                 _log.warning("resource_refused", extra=extra)
-        keys = [key] if told.name else [each for each in self._listeners if each[0] == told.type_url]
+        all_of_it = (told.type_url, ALL)
+        keys = [key, all_of_it] if told.name else [each for each in self._listeners if each[0] == told.type_url]
         for listener in [each for key in keys for each in self._listeners.get(key, ())]:
             listener(told)
 

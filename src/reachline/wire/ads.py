@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from reachline.model import Seconds
 
 __all__ = [
-    "CDS", "EDS", "FULL", "LDS", "RDS", "Client", "DeltaRequest", "News", "Parcel", "Parsed", "Request", "Response", "Told", "pause",
+    "ALL", "CDS", "EDS", "FULL", "LDS", "RDS", "Client", "DeltaRequest", "News", "Parcel", "Parsed", "Request", "Response", "Told", "pause",
 ]  # fmt: skip
 
 _PREFIX: Final = "type.googleapis.com/envoy.config"
@@ -26,6 +26,8 @@ LDS: Final = f"{_PREFIX}.listener.v3.Listener"
 RDS: Final = f"{_PREFIX}.route.v3.RouteConfiguration"
 CDS: Final = f"{_PREFIX}.cluster.v3.Cluster"
 EDS: Final = f"{_PREFIX}.endpoint.v3.ClusterLoadAssignment"
+ALL: Final = "*"
+"""The name under which all resources of a type are wanted, whatever they are called."""
 FULL: Final = frozenset({LDS, CDS})
 """Types whose SotW answers are complete: what is absent is deleted."""
 _ORDER: Final = (CDS, EDS, LDS, RDS)
@@ -148,6 +150,10 @@ class _Type:
     error: str = ""
     """Of that response."""
 
+    def wants(self, name: str) -> bool:
+        """Whether a resource of that name is wanted, by itself or with all."""
+        return name in self.names or ALL in self.names
+
 
 class Client:
     """The client's half of one stream after another. Written by whoever carries it; hands out what is to be sent."""
@@ -166,7 +172,7 @@ class Client:
     # What is wanted.
 
     def subscribe(self, type_url: str, name: str) -> None:
-        """Want a resource from now on. KeyError for a type without a parser."""
+        """Want a resource, or `ALL` of a type, from now on. KeyError for a type without a parser."""
         if type_url not in self._parsers:
             raise KeyError(type_url)
         self._types.setdefault(type_url, _Type()).names[name] = None
@@ -175,8 +181,10 @@ class Client:
         """Want it no more, and forget it."""
         if (state := self._types.get(type_url)) is not None:
             state.names.pop(name, None)
-            state.versions.pop(name, None)
             state.ends.pop(name, None)
+            for each in [each for each in state.versions if not state.wants(each)]:
+                state.versions.pop(each, None)
+                state.ends.pop(each, None)
 
     # A stream's life.
 
@@ -233,7 +241,10 @@ class Client:
     # Inside.
 
     def _request(self, type_url: str, state: _Type) -> Request:
-        return Request(type_url, tuple(state.names), state.version, state.nonce, state.error, self._is_first)
+        # All are asked for by no name, which every control plane knows; once others were named, by their sign.
+        is_all = tuple(state.names) == (ALL,) and state.asked in (None, frozenset((ALL,)))
+        names = () if is_all else tuple(state.names)
+        return Request(type_url, names, state.version, state.nonce, state.error, self._is_first)
 
     def _delta_request(self, type_url: str, state: _Type) -> DeltaRequest:
         asked = state.asked or frozenset()
@@ -257,9 +268,9 @@ class Client:
             there.add(name)
             if error:
                 errors.append(f"{name or f'resources[{at}]'}: {error}")
-                if not name or name in state.names:
+                if not name or state.wants(name):
                     yield Told(News.REFUSED, response.type_url, name, reason=error)
-            elif name in state.names and self._counts(parcel, name, state, now):
+            elif state.wants(name) and self._counts(parcel, name, state, now):
                 state.versions[name] = parcel.version or response.version
                 yield Told(News.HERE, response.type_url, name, parsed.value)
         yield from self._gone(response, state, there)
@@ -286,9 +297,9 @@ class Client:
         return not parcel.is_heartbeat
 
     def _gone(self, response: Response, state: _Type, there: set[str]) -> Iterator[Told]:
-        gone = [name for name in response.removed if name in state.names]
+        gone = [name for name in response.removed if state.wants(name)]
         if not self._delta and response.type_url in FULL:
-            gone = [name for name in state.names if name in state.versions and name not in there]
+            gone = [name for name in state.versions if name not in there]
         for name in gone:
             state.versions.pop(name, None)
             state.ends.pop(name, None)
