@@ -26,6 +26,7 @@ from reachline.client.thread import Background
 from reachline.client.waiting import Flag
 from reachline.errors import ConfigError, LocalProtocolError
 from reachline.model import Seconds
+from reachline.net.forks import FORKS
 from reachline.upstream import Cluster, ClusterStats
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Client:
         self._settled = Flag()
         self._documents: dict[str, tuple[object, Seconds]] = {}
         self._pid = os.getpid()
+        FORKS.tell_server()
         self._rng = Random(options.seed)
         self._id = _client_id(options.name, self._rng)
         self._clusters: Final = {name: self._cluster(name) for name in options.clusters}
@@ -302,5 +304,5 @@ def _client_id(name: str, rng: Random) -> str:
 
 # A library is silent where its user configured no logging: the standard library's advice.
 logging.getLogger("reachline").addHandler(logging.NullHandler())
-os.register_at_fork(after_in_child=_after_fork)
+FORKS.add(_after_fork)
 atexit.register(_at_exit)

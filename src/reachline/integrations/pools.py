@@ -5,7 +5,6 @@ A connection that was made before a line failed may be dead without knowing; one
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 from reachline.model import LineId, Seconds
+from reachline.net.forks import FORKS
 from reachline.upstream.listing import Pick
 
 __all__ = ["Lease", "Pools"]
@@ -106,4 +106,4 @@ def _after_fork() -> None:
         each.forked()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+FORKS.add(_after_fork)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from reachline.core.budget import Budget, back_off_us
 from reachline.model import Seconds
+from reachline.net.forks import FORKS
 from reachline.upstream.attempt import HIGH, RETRY, USUAL, Attempt
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SharedBudget:
 
 BUDGET: Final = SharedBudget()
 """Of this process: several clients in it are one caller to the far side."""
-os.register_at_fork(after_in_child=BUDGET.renew)
+FORKS.add(BUDGET.renew)
 
 
 def checked(plan: Plan) -> Plan:
