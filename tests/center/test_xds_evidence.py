@@ -21,7 +21,7 @@ from tests.center.planes import (
     stream,
 )
 
-from reachline.center.xds import access
+from reachline.center.xds import access, planes
 from reachline.testing.center import RunningCenter
 from reachline.testing.wait import until
 from reachline.wire import als, hds, lrs
@@ -119,6 +119,26 @@ def test_bytes_that_are_no_message_end_their_own_stream_only(method: str, center
 
             assert (code, why[:9]) == (grpc.StatusCode.INVALID_ARGUMENT, "malformed")
             await counted(running, "als", 2)
+
+    sync(work())
+
+
+def test_where_too_many_streams_are_open_one_more_is_told_to_come_again(
+    center: Center, sync: Sync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planes, "_STREAMS", 1)
+
+    async def work() -> None:
+        async with center() as running, stream(running, als.METHOD) as log:
+            await log.say(identifier={"node": NODE}, http_logs={"log_entry": [entry()]})
+            await counted(running, "als", 1)
+            async with stream(running, lrs.METHOD) as report:
+                await report.say(node=NODE)
+
+                assert await report.ended() == (
+                    grpc.StatusCode.UNAVAILABLE,
+                    "1 streams of data planes are open already",
+                )
 
     sync(work())
 

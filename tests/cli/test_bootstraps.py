@@ -61,6 +61,14 @@ def test_an_envoys_bootstrap_is_one_by_envoys_own_schema(more: dict[str, Any], t
     assert center.HasField("transport_socket") == tls
 
 
+def test_an_envoy_that_logs_its_calls_shows_its_token_with_its_node_for_the_center_configures_the_log() -> None:
+    found = envoy(Way(node="edge-1", center="center.example:7600", token="t"), als=True)
+    open_ = envoy(Way(node="edge-1", center="center.example:7600"), als=True)
+
+    assert found["node"]["metadata"] == {"reachline": {"als": True, "token": "t"}}
+    assert open_["node"]["metadata"] == {"reachline": {"als": True}}
+
+
 def test_the_centers_certificate_is_checked_by_its_name_or_its_address() -> None:
     for host, sni in (("center.example", "center.example"), ("10.0.0.1", "")):
         found = json_format.ParseDict(envoy(Way(node="n", center=f"{host}:1", tls=True)), bootstrap_pb2.Bootstrap())

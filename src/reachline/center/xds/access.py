@@ -52,6 +52,7 @@ class AccessLogs:
 
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamAccessLogs`: answered once, when it is over."""
+        self._planes.welcome()
         data = await first(frames)
         logged = als.decode(data)
         if logged.teller is None:

@@ -35,6 +35,7 @@ class Loads:
 
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamLoadStats`."""
+        self._planes.welcome()
         report = lrs.decode(await first(frames))
         if report.teller is None:
             raise RemoteProtocolError("the first message of a stream must name its node")

@@ -32,6 +32,8 @@ _EVERY: Final[Seconds] = 1.0
 """As often as an SDK posts what its calls came to."""
 _MOST: Final = 2_000
 """Data planes remembered, twice as many as agents may join: those that left longest ago are forgotten first."""
+_STREAMS: Final = 5_000
+"""At once, of all data planes: as many as may follow the center."""
 _ASKED_MS: Final = 1_000
 """Where names lead is looked up this often: a name that moved is followed within the second, as by those who are steered."""
 _NOWHERE: Final[Addresses] = MappingProxyType({})
@@ -99,6 +101,11 @@ class Planes:
         self._is_over = False
 
     # -- who -----------------------------------------------------------------------------------------------------
+
+    def welcome(self) -> None:
+        """Returns where there is room for one more stream; ConnectionError asks to come again."""
+        if sum(plane.streams for plane in self._planes.values()) >= _STREAMS:
+            raise ConnectionError(f"{_STREAMS} streams of data planes are open already")
 
     def joined(self, teller: Teller, by: By, peer: str) -> Plane:
         """One more stream of a data plane."""

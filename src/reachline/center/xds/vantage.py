@@ -66,6 +66,7 @@ class Vantages:
 
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamHealthCheck`."""
+        self._planes.welcome()
         introduced = hds.decode(await first(frames))
         if not isinstance(introduced, hds.Introduced):
             raise RemoteProtocolError("the first message of a stream must be a health_check_request")
