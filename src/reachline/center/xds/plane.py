@@ -20,6 +20,7 @@ from reachline.center.xds.serving import Serving
 from reachline.center.xds.steering import Steering
 from reachline.doors.settings import Document
 from reachline.model import LineId
+from reachline.net import collector
 from reachline.net.rpc import Call, Service
 from reachline.wire.steered import SteeredDocument
 from reachline.wire.telling import Teller
@@ -57,11 +58,13 @@ class ControlPlane:
 
     def follow(self, document: Document) -> None:
         """Another document is in force, and its lines are on the board."""
-        self.steering.follow(document)
+        with collector.held():
+            self.steering.follow(document)
 
     def refresh(self) -> None:
         """Lines stand otherwise than before, perhaps."""
-        self.steering.refresh()
+        with collector.held():  # ten thousand lines are as many pieces, and none a cycle
+            self.steering.refresh()
 
     def close(self) -> None:
         """The center stops: streams end, and clients go on with what they have."""
