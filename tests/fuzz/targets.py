@@ -33,7 +33,7 @@ from reachline.client import answer
 from reachline.core import histogram
 from reachline.core.pick.member import WEIGHT_MOST
 from reachline.core.pick.orca import Weighing, weight_of
-from reachline.doors import heartbeat, outbounds, reach, units
+from reachline.doors import heartbeat, observatory, outbounds, reach, units
 from reachline.doors.addresses import masked, parse_target
 from reachline.doors.composer import compose
 from reachline.doors.envoy import formats
@@ -42,7 +42,7 @@ from reachline.doors.envoy.fields import Block, Findings
 from reachline.doors.envoy.regexes import compiled
 from reachline.doors.envoy.routing import decide, routes
 from reachline.doors.envoy.vhosts import route_config
-from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.members import faults_of
 from reachline.model import Failure, Kind, Reading
 from reachline.proxy import flags, hello
@@ -534,6 +534,55 @@ YAML_TOKENS: Final = (
 )  # fmt: skip
 
 
+XRAY: Final = tuple(
+    json.dumps(each).encode()
+    for each in (
+        {
+            "outbounds": [
+                {
+                    "tag": "a",
+                    "protocol": "socks",
+                    "settings": {"servers": [{"address": "h", "port": 1, "users": [{"user": "u", "pass": "q7x9zz"}]}]},
+                },
+                {"tag": "b", "protocol": "freedom", "sendThrough": "192.0.2.1"},
+            ],
+            "burstObservatory": {"subjectSelector": ["a"], "pingConfig": {"interval": "1m", "sampling": 3}},
+        },
+        {
+            "OUTBOUNDS": [
+                {
+                    "tag": "a",
+                    "protocol": "http",
+                    "settings": {"address": "h", "port": 1},
+                    "proxySettings": {"tag": "b"},
+                },
+                {"tag": "b", "protocol": "vless"},
+            ],
+            "observatory": {"subjectSelector": ["a"], "probeInterval": "1s"},
+            "routing": {
+                "balancers": [
+                    {"tag": "x", "selector": ["a"], "strategy": {"type": "leastLoad", "settings": {"expected": 2}}}
+                ],
+                "rules": [{"port": 443, "balancerTag": "x"}],
+            },
+        },
+        [{"remarks": "a", "outbounds": []}],
+    )
+)
+
+
+def _xray(text: str) -> None:
+    """A password is told nowhere."""
+    found: Sequence[Problem] = ()
+    try:
+        found = observatory.read(text).warnings
+    except ConfigError as error:
+        found = error.problems
+        raise
+    finally:
+        assert '"pass": "q7x9zz"' not in text or not any("q7x9zz" in each.value for each in found)
+
+
 def _documents() -> tuple[bytes, ...]:
     small = (
         b"clusters:\n  shop:\n    lines: ['tcp://10.0.0.1:443', 'https://b.example/healthz']\n",
@@ -778,6 +827,47 @@ def _evidence() -> Iterator[Target]:
     yield Target(name="wire.hds", run=hds.decode, errors=remote, seeds=probed)
 
 
+def _followers() -> Iterator[Target]:
+    """What a client of a center says, where the extra `xds` is there to read it: whatever it is, the next answer can be made."""
+    if find_spec("envoy") is None:
+        return
+    from reachline.wire import xds
+    from reachline.wire.ads import CDS, DeltaRequest, Request
+    from reachline.wire.ads_serving import Subscriber
+    from reachline.wire.resources import EMPTY, Differences, rendered
+    from reachline.wire.xds_serving import Splicer, read, read_delta
+
+    states = [
+        EMPTY.replaced([rendered(url, name, f"{name}{number}".encode()) for url in (CDS, EDS) for name in "ab"])
+        for number in range(2)
+    ]
+
+    def received(
+        parse: Callable[[bytes], tuple[Request | DeltaRequest, object]], *, is_delta: bool
+    ) -> Callable[[bytes], None]:
+        def run(data: bytes) -> None:
+            stream, splicer = Subscriber(Differences(), delta=is_delta), Splicer()
+            request, _ = parse(data)
+            for state in states:
+                stream.received(request)
+                while (answer := stream.due(state)) is not None:
+                    splicer.bytes_of(answer)
+            assert all(len(seen.error) <= LONGEST_NOTE for seen in stream.seen())
+
+        return run
+
+    node, remote = xds.Node(id="n", metadata={"k": [1]}), (RemoteProtocolError,)
+    sotw = (Request(EDS, ("a", "b"), "1", is_first=True), Request(CDS, ("*",), "1", "1", "b: is bad"))
+    delta = (
+        DeltaRequest(EDS, ("a",), ("b",), {"a": "1"}, is_first=True),
+        DeltaRequest(CDS, nonce="1", error="b: is bad"),
+    )
+    seeds = tuple(xds.encode(each, node) for each in sotw)
+    yield Target(name="wire.xds_serving", run=received(read, is_delta=False), errors=remote, seeds=seeds)
+    seeds = tuple(xds.encode(each, node) for each in delta)
+    yield Target(name="wire.xds_serving.delta", run=received(read_delta, is_delta=True), errors=remote, seeds=seeds)
+
+
 def _assigned(value: object) -> None:
     """Whatever is taken can be balanced and checked."""
     if value is None:
@@ -919,6 +1009,13 @@ def _texts() -> Iterator[Target]:
         seeds=_documents()[:3],
         tokens=YAML_TOKENS,
     )
+    yield Target(
+        name="doors.observatory",
+        run=_text(_xray),
+        errors=(ConfigError,),
+        seeds=XRAY,
+        tokens=(b"//", b"/*", b"*/", b"#", b",", b"null", b'"\\ud800"', b"{{", b"1e9", b'"10s"', b"[]", b"{}"),
+    )
 
 
 def _proxied_request(data: bytes) -> None:
@@ -983,6 +1080,7 @@ TARGETS: Final[dict[str, Target]] = {
         *_answers(),
         *_bodies(),
         *_planes(),
+        *_followers(),
         *_evidence(),
         *_texts(),
         *_envoys(),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from reachline.core.observing.protocol import Observer
-from reachline.core.observing.values import Ask, Result, Status, Told
+from reachline.core.observing.values import Ask, Purpose, Result, Status, Told
 from reachline.model import Clock, Endpoint, Failure, Kind
 from reachline.net.attempt import Job
 from reachline.net.engine import Engine
@@ -70,7 +71,11 @@ class Observing:
         self._outlets = dict(outlets)
         self._offset: Final = wall() - time.monotonic_ns()
         """From monotonic time to the wall's at the start: a clock that is set moves no deadline."""
-        self._asks: dict[int, Ask] = {}
+        self._asks: dict[int, tuple[Ask, Job]] = {}
+        """What is in flight, by its job's token."""
+        self._idle: dict[tuple[str, str], list[Job]] = {}
+        """Jobs of scheduled requests that are not in flight, by tag and URL: a route is worked out once."""
+        self._tokens = count(1)
         self._wake = asyncio.Event()
         self._engine: Engine | None = None
 
@@ -84,6 +89,9 @@ class Observing:
 
     def outbounds(self, outlets: Mapping[str, Outlet | None]) -> None:
         """These outbounds exist from now on."""
+        gone = [key for key in self._idle if key[0] and outlets.get(key[0]) != self._outlets.get(key[0])]
+        for job in [job for key in gone for job in self._idle.pop(key)]:
+            self._forget(job)
         self._outlets = dict(outlets)
         self._machine.outbounds(tuple(outlets), self.now())
         self._wake.set()
@@ -126,17 +134,22 @@ class Observing:
             return
 
     def _start(self, engine: Engine, ask: Ask) -> None:
-        """One connection of its own: a job for each ask, so that an end is told of the right one."""
+        """One connection of its own, by a job that nothing else in flight has, so that an end is told of the right request."""
         outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
-        self._asks[ask.serial] = ask
         if outlet is None:
-            self._ended(ask.serial, Result(ok=False, reason="io: read/write on closed pipe"))
+            self._ended(ask, Result(ok=False, reason="io: read/write on closed pipe"))
             return
+        idle = self._idle.get((ask.tag, ask.url)) if ask.purpose is not Purpose.RECHECK else None
+        job = idle.pop() if idle else self._job(ask, outlet)
+        self._asks[job.token] = ask, job
+        engine.start(job, at=engine.now())
+
+    def _job(self, ask: Ask, outlet: Outlet) -> Job:
         endpoint = _endpoint(ask.url)
         limit = _WHOLE_BODY if ask.reads_body else 0
         probe = build(Kind.HTTP, endpoint, {"method": ask.method, "expect": _ANY, "limit": limit})
-        job = Job(
-            token=ask.serial,
+        return Job(
+            token=next(self._tokens),
             endpoint=endpoint,
             probe=probe,
             timeout=ask.timeout / _NS,
@@ -145,7 +158,6 @@ class Observing:
             source=outlet.source,
             interface=outlet.interface,
         )
-        engine.start(job, at=engine.now())
 
     def _done(  # noqa: PLR0917  (the engine's signature)
         self,
@@ -164,19 +176,26 @@ class Observing:
     ) -> None:
         """The whole time of a request counts, from its start to the end of its answer."""
         del rtt_us, clock, sent, lost, lateness_us
-        if self._engine is not None:
-            self._engine.cancel(token)  # its route is not asked for again
+        ask, job = self._asks.pop(token)
+        outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
+        # The patience of re-checks is seldom twice the same, and an outbound may have changed meanwhile.
+        if ask.purpose is Purpose.RECHECK or outlet is None or (job.hops, job.source) != (outlet.hops, outlet.source):
+            self._forget(job)
+        else:
+            self._idle.setdefault((ask.tag, ask.url), []).append(job)
         total = phases.total if phases is not None else None
         ok = failure in (None, Failure.STATUS) and not late and total is not None
         reason = "" if ok else note or ("timeout" if late or failure is None else failure.name.lower())
         self._ended(
-            token, Result(ok=ok, rtt=(total or 0) * 1_000, status=status, reason=reason, ours=failure is Failure.AGENT)
+            ask, Result(ok=ok, rtt=(total or 0) * 1_000, status=status, reason=reason, ours=failure is Failure.AGENT)
         )
 
-    def _ended(self, serial: int, result: Result) -> None:
-        if self._asks.pop(serial, None) is None:
-            return
-        self._tell(self._machine.ended(serial, result, self.now()))
+    def _forget(self, job: Job) -> None:
+        if self._engine is not None:
+            self._engine.cancel(job.token)
+
+    def _ended(self, ask: Ask, result: Result) -> None:
+        self._tell(self._machine.ended(ask.serial, result, self.now()))
         self._wake.set()
 
     def _tell(self, told: tuple[Told, ...]) -> None:
