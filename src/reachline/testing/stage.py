@@ -70,7 +70,9 @@ class Stage:
         self.demo: Row | None = None
         """The answer of `/api/v1/demo`; None is 404."""
         self.mesh: Row | None = None
-        """The answer of `/api/v1/mesh`, likewise."""
+        """The answer of `/api/v1/mesh`, likewise…"""
+        self.xds: Row | None = None
+        """…and of `/api/v1/xds`."""
         self.agents: list[Row] = [{"agent": f"edge-{number}", "state": "attached", "age": 0.5} for number in (1, 2, 3)]
         self.panic: dict[str, str] = {}
         self.is_silent = False
@@ -194,6 +196,7 @@ class Stage:
             Route("/api/v1/explain/{line:path}", self._explain),
             Route("/api/v1/demo", self._demo),
             Route("/api/v1/mesh", self._mesh),
+            Route("/api/v1/xds", self._xds),
             WebSocketRoute("/api/v1/ws", self._socket),
             Mount("/", StaticFiles(directory=self._assets, html=True)),
         ]
@@ -216,6 +219,9 @@ class Stage:
 
     def _mesh(self, _: Request) -> Response:
         return JSONResponse(self.mesh) if self.mesh else JSONResponse({"error": {"code": "not_found"}}, 404)
+
+    def _xds(self, _: Request) -> Response:
+        return JSONResponse(self.xds) if self.xds else JSONResponse({"error": {"code": "not_found"}}, 404)
 
     def _demo(self, _: Request) -> Response:
         return JSONResponse(self.demo) if self.demo else JSONResponse({"error": {"code": "not_found"}}, 404)
