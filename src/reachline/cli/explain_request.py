@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from reachline.cli.render import Output, write_json
 from reachline.doors.envoy.asked import Request
-from reachline.doors.envoy.chain import HttpManager
+from reachline.doors.envoy.chain import Chain, HttpManager, RouteSource
 from reachline.doors.envoy.explaining import Candidate, Question, Step, explained
+from reachline.doors.envoy.values import Type
 from reachline.doors.envoy.whole import read
 from reachline.errors import ConfigError, Problem
 from reachline.members import is_numeric
@@ -32,12 +33,24 @@ def explain(
 ) -> None:
     """Prints the way; the document is read first, and all that is wrong with it is told."""
     question = question_of(text, headers=headers, source=source, listener=listener, seed=seed)
-    steps, candidates = explained(read(text_of(file), name=file), question, arrive=arrived)
+    steps, candidates = explained(_whole(read(text_of(file), name=file), file), question, arrive=arrived)
     if output is Output.JSON:
         write_json({"steps": [each._asdict() for each in steps], "endpoints": [each._asdict() for each in candidates]})
         return
     for line in lines(text, steps, candidates):
         print(line)
+
+
+def _whole(chain: Chain, file: str) -> Chain:
+    """With what comes from elsewhere, where something does."""
+    by_name = any(each.type is Type.EDS for each in chain.settings.clusters.values())
+    handlers = [each.handler for one in chain.listeners for each in one.chains]
+    by_name |= any(isinstance(each, HttpManager) and isinstance(each.routes, RouteSource) for each in handlers)
+    if chain.lds is None and chain.cds is None and not by_name:
+        return chain
+    from reachline.cli.explain_plane import completed  # noqa: PLC0415  (protobuf and gRPC, and only here)
+
+    return completed(chain, file)
 
 
 def question_of(

@@ -259,7 +259,7 @@ def _texts(value: object) -> Mapping[str, str]:
 
 
 def _counted(cluster: Cluster, members: Sequence[Member[str]]) -> str:
-    if cluster.type is Type.EDS:
+    if cluster.type is Type.EDS and not members:
         return "its endpoints come by EDS, they are not in the document"
     names = ", names that are yet to be resolved" if cluster.type in (Type.STRICT_DNS, Type.LOGICAL_DNS) else ""
     checked = "; a check is yet to say which are well" if cluster.check is not None else ""

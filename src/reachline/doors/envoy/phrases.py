@@ -23,8 +23,8 @@ __all__ = ["answered", "domain_of", "forwarded", "passed_over", "rule_of", "said
 
 
 def said(route: Route) -> str:
-    """A route by its name, or by its path."""
-    return f'"{route.name}"' if route.name else f"the route of {_path(route.match.path)}"
+    """A route by its name."""
+    return f'"{route.name}"' if route.name else "one without a name"
 
 
 def rule_of(match: RouteMatch) -> str:
