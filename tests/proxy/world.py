@@ -209,7 +209,7 @@ class Proxy:
 
     def __init__(self, started: Started, stop: Callable[[], None], done: Callable[[], Any]) -> None:
         self.ports = {name: address.port for name, address in started.listeners}
-        self.port = next(iter(self.ports.values()))
+        self.port = next(iter(self.ports.values()), 0)
         self.admin_port = started.admin.port if started.admin else 0
         self.stop, self.done = stop, done
 

@@ -9,16 +9,18 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
+from reachline import __version__
 from reachline.doors.envoy.chain import Ads as AdsSource
-from reachline.doors.envoy.chain import Chain, Upstream
+from reachline.doors.envoy.chain import Chain, Node, Upstream
 from reachline.doors.envoy.values import Cluster, Type
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 from reachline.net.ads import Ads
+from reachline.proxy import resources
 from reachline.proxy.backend import Backend
 from reachline.proxy.pool import Pool
 from reachline.proxy.securing import Clients
-from reachline.upstream.finding import ads_of, discovery_of
+from reachline.upstream.finding import discovery_of
 from reachline.upstream.keeper import Keeper
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.reading import settings_of
@@ -47,6 +49,7 @@ class Clusters:
         self._place: Final = place
         self._outlier_log: Final = chain.settings.outlier_log
         self._plane: Final = _plane(chain)
+        self._node: Final = chain.node
         self._streams: Final[dict[ControlPlane, Ads]] = {}
         self._counts: Final[dict[str, Counter[str]]] = {}
         self._kept: Final[dict[str, _Kept]] = {}
@@ -61,8 +64,11 @@ class Clusters:
         """Set once every cluster has its first endpoints, checked."""
         problems: list[Problem] = []
         for name, cluster in chain.settings.clusters.items():
+            upstream = chain.upstreams.get(name, Upstream())
+            if chain.ads is not None and name == chain.ads.cluster and upstream.protocol == "HTTP2":
+                continue  # the control plane's own: gRPC goes there, no request does
             try:
-                self.put(cluster, chain.upstreams.get(name, Upstream()))
+                self.put(cluster, upstream)
             except ConfigError as error:
                 problems += error.problems
         if problems:
@@ -95,6 +101,7 @@ class Clusters:
         else:
             self._kept[name] = made
             self._unsettled.add(name)
+            self.settled.clear()
             self.moved()
         self._start(made.keeper)
 
@@ -174,12 +181,31 @@ class Clusters:
         if not self._unsettled:
             self.settled.set()
 
+    @property
+    def stream(self) -> Ads | None:
+        """The stream of `ads_config`; None: there is none. ConfigError where it cannot be."""
+        return None if self._plane is None else self._stream(self._plane)
+
     def _stream(self, plane: ControlPlane) -> Ads:
-        """One stream for all clusters of a control plane."""
+        """One stream for all that a control plane says."""
         if plane not in self._streams:
-            self._streams[plane] = stream = ads_of(plane, Random(self._rng.random()))
+            self._streams[plane] = stream = _stream_to(plane, self._node, Random(self._rng.random()), self._place)
             self._start(stream)
         return self._streams[plane]
+
+
+def _stream_to(plane: ControlPlane, node: Node, rng: Random, place: str) -> Ads:
+    try:
+        from reachline.wire import xds  # noqa: PLC0415  (protobuf, and only xDS needs it)
+
+        said = xds.Node(
+            id=node.id, cluster=node.cluster, locality=node.locality, metadata=node.metadata, version=__version__
+        )
+        return Ads(plane.address, node=said, rng=rng, delta=plane.delta, parsers=resources.parsers())
+    except ImportError as error:
+        rule, hint = f"needs the extra xds ({error})", "pip install 'reachline[xds]'"
+        problem = Problem(place=place, path="dynamic_resources.ads_config", value="", rule=rule, hint=hint)
+        raise ConfigError(problem) from None
 
 
 def _plane(chain: Chain) -> ControlPlane | None:

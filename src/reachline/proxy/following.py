@@ -1,4 +1,4 @@
-"""Files that hold resources, followed: what changes in them is in force a moment later, what is wrong in them is told and changes nothing."""
+"""Resources that come by name, from files and by ADS: what changes is in force a moment later, what is wrong is told and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from reachline.doors.envoy.chain import Chain, HttpManager, Listener, RouteSource, Source
+from reachline.doors.envoy.chain import Chain, HttpManager, Listener, RouteSource, Source, Upstream
+from reachline.doors.envoy.routes import RouteConfig
+from reachline.doors.envoy.values import Cluster
 from reachline.errors import ConfigError, Problem
+from reachline.model import Seconds
 from reachline.net import reload
+from reachline.net.ads import Ads
 from reachline.proxy import resources
 from reachline.proxy.clusters import Clusters
 from reachline.proxy.listeners import Listeners, chains_of
+from reachline.wire.ads import ALL, CDS, LDS, RDS, News, Told
 
 __all__ = ["Following"]
 
@@ -39,6 +44,14 @@ class Following:
         self._of_rds: Final[dict[str, frozenset[str]]] = {}
         self._known: Final[dict[str, tuple[Source, str, Take]]] = {}
         """Files by path, with the text that is in force."""
+        self._named: Final[set[str]] = set()
+        """Route configurations that ADS was asked for."""
+        self._waiting: Final[dict[str, Listener]] = {}
+        """For their routes."""
+        self._unheard: Final[dict[str, Seconds]] = {}
+        """What ADS was asked for and has not answered, with how long it may take."""
+        self.settled: Final = asyncio.Event()
+        """Set once all that was asked for at the start has been answered, or was waited for long enough."""
         self._group: asyncio.TaskGroup | None = None
         steps: list[Callable[[], None]] = [
             partial(self._begin, chain.cds, "dynamic_resources.cds_config", self._take_clusters),
@@ -53,6 +66,8 @@ class Following:
                 problems += error.problems
         if problems:
             raise ConfigError(*problems)
+        if not self._unheard:
+            self.settled.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -60,15 +75,41 @@ class Following:
             self._group = group
             for path in self._known:
                 group.create_task(self._follow(path))
+            for what, patience in self._unheard.items():
+                group.create_task(self._give_up(what, patience))
             await asyncio.get_running_loop().create_future()
+
+    async def _give_up(self, what: str, patience: Seconds) -> None:
+        """Wait for an answer no longer than allowed; 0: as long as it takes."""
+        if not patience:
+            return
+        await asyncio.sleep(patience)
+        self._heard(what)
+
+    def _expect(self, what: str, patience: Seconds) -> None:
+        """Something was asked of ADS: a type, or a route configuration by its name."""
+        self._unheard[what] = patience
+        if self._group is not None:
+            self._group.create_task(self._give_up(what, patience))
+
+    def _heard(self, what: str) -> None:
+        """It was answered, or is not waited for any more."""
+        self._unheard.pop(what, None)
+        for waiting in [each for each in self._waiting.values() if not self._lacks(each)]:
+            del self._waiting[waiting.name]
+            self._listeners.put(waiting)
+        if not self._unheard and not self._waiting:
+            self.settled.set()
 
     def _begin(self, source: Source | None, path: str, take: Take) -> None:
         """Read a file for the first time, and follow it."""
         if source is None or source.path in self._known:
             return
         if not source.path:
-            rule, hint = "comes by ADS, which this proxy follows for endpoints only", "use path_config_source"
-            raise ConfigError(Problem(place=self._place, path=path, value="", rule=rule, hint=hint))
+            kind = CDS if path.endswith("cds_config") else LDS
+            self._expect(kind, source.initial_fetch_timeout)
+            self._stream(path).subscribe(kind, ALL, self._told)
+            return
         text = reload.text_of(source.path)
         take(text, source.path)
         self._known[source.path] = (source, text, take)
@@ -121,16 +162,69 @@ class Following:
         if problems:
             raise ConfigError(*problems)
 
+    def _stream(self, path: str) -> Ads:
+        stream = self._clusters.stream
+        if stream is None:
+            rule = "comes by ads, and there is no ads_config"
+            raise ConfigError(Problem(place=self._place, path=path, value="", rule=rule))
+        return stream
+
+    def _told(self, told: Told | None) -> None:
+        """News of a cluster, a listener or a route configuration."""
+        if told is None:
+            return
+        self.counts["update_rejected" if told.news is News.REFUSED else "update_success"] += 1
+        try:
+            self._obey(told)
+        except ConfigError as error:
+            self.counts["update_rejected"] += 1
+            for problem in error.problems:
+                log.warning("resources_refused", extra={"path": told.name, "reason": str(problem)})
+        self._heard(told.name if told.type_url == RDS else told.type_url)
+
+    def _obey(self, told: Told) -> None:
+        is_gone = told.news in (News.GONE, News.EXPIRED)
+        match told.value:
+            case (Cluster() as cluster, Upstream() as upstream):
+                self._refuse_fixed(told.name, self._fixed, "ads")
+                self._clusters.put(cluster, upstream)
+            case Listener() as listener:
+                self._refuse_fixed(told.name, self._fixed_listeners, "ads")
+                self._put(listener)
+            case RouteConfig() as config:
+                self._listeners.route(config, told.name)
+            case _ if is_gone and told.type_url == CDS and told.name not in self._fixed:
+                self._clusters.remove(told.name)
+            case _ if is_gone and told.type_url == LDS and told.name not in self._fixed_listeners:
+                self._waiting.pop(told.name, None)
+                self._listeners.remove(told.name)
+            case _ if is_gone and told.type_url == RDS:
+                self._listeners.route(None, told.name)
+            case _:
+                return
+
+    def _lacks(self, listener: Listener) -> bool:
+        """Whether routes of it were asked for and not said yet."""
+        return any(name in self._unheard for name, source in _named(listener).items() if not source.path)
+
     def _put(self, listener: Listener) -> None:
         """A listener, once its routes are known."""
         refused = list(_refusals(listener, self._place))
         if refused:
             raise ConfigError(*refused)
-        for each in chains_of(listener):
-            handler = each.handler
-            if isinstance(handler, HttpManager) and isinstance(handler.routes, RouteSource):
-                self._begin(handler.routes.source, f"listeners.{listener.name}.rds", self._take_routes)
-        self._listeners.put(listener)
+        path = f"listeners.{listener.name}.rds"
+        for name, source in _named(listener).items():
+            if source.path:
+                self._begin(source, path, self._take_routes)
+            elif name not in self._named:
+                self._named.add(name)
+                self._expect(name, source.initial_fetch_timeout)
+                self._stream(path).subscribe(RDS, name, self._told)
+        if self._lacks(listener):
+            self._waiting[listener.name] = listener
+        else:
+            self._waiting.pop(listener.name, None)
+            self._listeners.put(listener)
 
     def _take_routes(self, text: str, path: str) -> None:
         found = resources.routes(text, path)
@@ -144,6 +238,13 @@ class Following:
         if name in fixed:
             rule = "is that of a resource of static_resources, which stays"
             raise ConfigError(Problem(place=path, path="name", value=name, rule=rule))
+
+
+def _named(listener: Listener) -> dict[str, Source]:
+    """The route configurations that come by name, and whence."""
+    handlers = (each.handler for each in chains_of(listener))
+    found = (each.routes for each in handlers if isinstance(each, HttpManager) and isinstance(each.routes, RouteSource))
+    return {each.name: each.source for each in found}
 
 
 def _refusals(listener: Listener, place: str) -> Iterator[Problem]:

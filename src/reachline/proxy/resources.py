@@ -1,4 +1,4 @@
-"""Documents of resources, as control planes send them, in a file: listeners, clusters, route configurations. Text to values."""
+"""Documents of resources, as control planes send them, in a file or by ADS: listeners, clusters, route configurations. Text to values."""
 
 from __future__ import annotations
 
@@ -14,45 +14,71 @@ from reachline.doors.envoy.routes import RouteConfig
 from reachline.doors.envoy.speaking import upstream
 from reachline.doors.envoy.values import Cluster
 from reachline.doors.envoy.vhosts import route_config
-from reachline.wire.ads import CDS, LDS, RDS
+from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.wire.ads import CDS, LDS, RDS, Parcel, Parsed
 
-__all__ = ["clusters", "listeners", "routes"]
+__all__ = ["clusters", "listeners", "parsers", "routes"]
 
 T = TypeVar("T")
 
 _ROOT: Final = "must be a DiscoveryResponse: version_info, resources"
 
 
+def cluster_in(block: Block) -> tuple[str, tuple[Cluster, Upstream]] | None:
+    """A cluster and how it is spoken to, by its name; what is wrong is left in the block's findings."""
+    how, found = upstream(block, {}), cluster(block, is_whole=True)
+    return None if found is None else (found.name, (found, how))
+
+
+def listener_in(block: Block) -> tuple[str, Listener] | None:
+    """A listener, by its name."""
+    found = listener(block, {})
+    if found is not None and not found.name:
+        block.refuse("name", "is needed", "a listener without one cannot be changed")
+    return None if found is None else (found.name, found)
+
+
+def routes_in(block: Block) -> tuple[str, RouteConfig] | None:
+    """A route configuration, by its name."""
+    found = route_config(block, is_static=False)
+    return found.name, found
+
+
 def clusters(text: str, name: str) -> dict[str, tuple[Cluster, Upstream]]:
     """The clusters of a document, by name; ConfigError with all that is wrong. `name` is the file's in places."""
-
-    def read(block: Block) -> tuple[str, tuple[Cluster, Upstream]] | None:
-        how, found = upstream(block, {}), cluster(block, is_whole=True)
-        return None if found is None else (found.name, (found, how))
-
-    return _read(text, name, CDS, read)
+    return _read(text, name, CDS, cluster_in)
 
 
 def listeners(text: str, name: str) -> dict[str, Listener]:
     """The listeners of a document, by name."""
-
-    def read(block: Block) -> tuple[str, Listener] | None:
-        found = listener(block, {})
-        if found is not None and not found.name:
-            block.refuse("name", "is needed", "a listener without one cannot be changed")
-        return None if found is None else (found.name, found)
-
-    return _read(text, name, LDS, read)
+    return _read(text, name, LDS, listener_in)
 
 
 def routes(text: str, name: str) -> dict[str, RouteConfig]:
     """The route configurations of a document, by name."""
+    return _read(text, name, RDS, routes_in)
 
-    def read(block: Block) -> tuple[str, RouteConfig]:
-        found = route_config(block, is_static=False)
-        return found.name, found
 
-    return _read(text, name, RDS, read)
+def parsers() -> dict[str, Callable[[Parcel], Parsed]]:
+    """What reads resources as control planes send them, by type URL. ImportError where the extra `xds` is missing."""
+    from reachline.wire.xds_plain import plain  # noqa: PLC0415  (protobuf, and only ADS needs it)
+
+    def reading(read: Callable[[Block], tuple[str, object] | None]) -> Callable[[Parcel], Parsed]:
+        def parse(parcel: Parcel) -> Parsed:
+            try:
+                given = plain(parcel)
+            except RemoteProtocolError as error:
+                return Parsed(parcel.name, error=str(error))
+            name = str(given.get("name", ""))
+            try:
+                made, _ = examined(given, name, lambda value, found: read(Block(value, (), found)))
+            except ConfigError as error:
+                return Parsed(name, error="; ".join(map(str, error.problems)))
+            return Parsed(name, None if made is None else made[1], "" if made else "is empty")
+
+        return parse
+
+    return {CDS: reading(cluster_in), LDS: reading(listener_in), RDS: reading(routes_in)}
 
 
 def _read(text: str, name: str, kind: str, read: Callable[[Block], tuple[str, T] | None]) -> dict[str, T]:

@@ -71,7 +71,7 @@ async def run(
             tasks = [group.create_task(each) for each in (clusters.run(), following.run(), _tend(listeners))]
             if admin is not None:
                 admin.open()
-            await _serve(clusters, listeners, admin, stop, ready)
+            await _serve(clusters, following, listeners, admin, stop=stop, ready=ready)
             await _drain(listeners, options.grace)
             for task in tasks:
                 task.cancel()
@@ -82,15 +82,23 @@ async def run(
             admin.close()
 
 
+async def _settled(clusters: Clusters, following: Following) -> None:
+    """Until what is named is known, and its endpoints are."""
+    await following.settled.wait()
+    await clusters.settled.wait()
+
+
 async def _serve(
     clusters: Clusters,
+    following: Following,
     listeners: Listeners,
     admin: Admin | None,
+    *,
     stop: asyncio.Event,
     ready: Callable[[Started], None],
 ) -> None:
     """Until told to stop."""
-    stopping, settled = asyncio.create_task(stop.wait()), asyncio.create_task(clusters.settled.wait())
+    stopping, settled = asyncio.create_task(stop.wait()), asyncio.create_task(_settled(clusters, following))
     try:
         await asyncio.wait((stopping, settled), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
