@@ -295,6 +295,35 @@ def document(port: int) -> Plain:
     }
 
 
+RETRIED: Plain = {
+    "virtual_hosts": [
+        host(
+            "all",
+            "*",
+            retry_policy={"retry_on": "5xx", "num_retries": 2},
+            routes=[
+                sent("zero", {"prefix": "/zero"}, retry_policy={"retry_on": "5xx", "num_retries": 0}),
+                sent("unset", {"prefix": "/unset"}, retry_policy={"retry_on": "5xx"}),
+                sent("other", {"prefix": "/other"}, retry_policy={"retry_on": "reset"}),
+                sent("some", {"prefix": "/some"}, retry_policy={"retry_on": "5xx", "retriable_request_headers": [{"name": "x-again"}]}),
+                sent("theirs", {"prefix": "/"}),
+            ],
+        )
+    ]
+}  # fmt: skip
+"""Routes to an endpoint that answers 503."""
+_ON, _MOST = "x-envoy-retry-on", "x-envoy-max-retries"
+RETRIED_ASKED = tuple(
+    Asking(path, headers=(*headers, INSIDE))
+    for path, *headers in (
+        ("/zero",), ("/zero", (_MOST, "2")), ("/unset",), ("/unset", (_MOST, "0")), ("/unset", (_MOST, "x")), ("/other",),
+        ("/other", (_ON, "5xx")), ("/other", (_ON, "gateway-error"), (_MOST, "3")), ("/other", (_ON, "nonsense")),
+        ("/other", (_MOST, "2")), ("/other", (_ON, "retriable-status-codes"), ("x-envoy-retriable-status-codes", "x, 503")),
+        ("/some",), ("/some", ("x-again", "1")), ("/some", (_ON, "5xx")), ("/theirs",), ("/theirs", (_MOST, "1")),
+    )
+)  # fmt: skip
+
+
 ASKED: dict[str, tuple[Asking, ...]] = {
     "domains": DOMAINS_ASKED,
     "portless": DOMAINS_ASKED,

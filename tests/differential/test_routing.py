@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.differential.peers import Reply, always, serving
 from tests.differential.real import running
-from tests.differential.routed import ASKED, Asking, document
+from tests.differential.routed import ASKED, INTERNAL, RETRIED, RETRIED_ASKED, Asking, document, listener
 
 from reachline.doors.envoy.asked import Request
 from reachline.doors.envoy.chain import Chain, HttpManager
@@ -155,6 +156,36 @@ def test_every_request_goes_where_envoy_sends_it(name: str, theirs: Mapping[str,
                 f"{key}: {value!r}, Envoy {heard[key]!r}" for key, value in found.items() if heard[key] != value
             ]
             differences.append(f"{asking}: {'; '.join(differing)}")
+
+    assert not differences, "\n".join(differences)
+
+
+@pytest.mark.real
+def test_a_request_is_tried_as_often_as_envoy_tries_it(envoy_binary: Path, tmp_path: Path) -> None:
+    """Of an endpoint that always answers 503."""
+    differences = []
+
+    with serving() as peers:
+        peer = peers.add(calls=always(Reply(503)))
+        made = document(peer.port)
+        made["static_resources"]["listeners"] = [listener("in", RETRIED, internal_address_config=INTERNAL)]
+        table = routes(config_of(read(made), "in"))
+        with running(envoy_binary, made, tmp_path) as envoy:
+            connection = http.client.HTTPConnection("127.0.0.1", envoy.port, timeout=30)
+            for each in RETRIED_ASKED:
+                before = len(peer.called)
+                _one(connection, each)
+                sent = decide(table, request_of(each), chance=0)
+                assert isinstance(sent, Sent)
+                policy = sent.retry
+                meant = policy is not None and (
+                    bool(policy.retry_on & {"5xx", "gateway-error"})
+                    or ("retriable-status-codes" in policy.retry_on and 503 in policy.statuses)
+                )
+                ours = 1 + (policy.retries if policy is not None and meant else 0)
+                if ours != (theirs := len(peer.called) - before):
+                    differences.append(f"{each}: {ours}, Envoy {theirs}")
+            connection.close()
 
     assert not differences, "\n".join(differences)
 
