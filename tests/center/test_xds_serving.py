@@ -22,9 +22,9 @@ from reachline.center.xds.operators import is_troubled, row
 from reachline.center.xds.resources import Audience, Cells, Kind, Resources
 from reachline.center.xds.serving import Serving
 from reachline.errors import RemoteProtocolError
-from reachline.model import Locality
+from reachline.model import Health, Locality
 from reachline.net import rpc
-from reachline.testing.center import ADDRESSES, DOCUMENT
+from reachline.testing.center import ADDRESSES, DOCUMENT, RunningCenter, dead, good
 from reachline.testing.wait import until
 from reachline.wire import xds
 from reachline.wire.ads import CDS, EDS, DeltaRequest, Request, Response
@@ -451,5 +451,36 @@ def test_a_center_with_a_token_serves_only_who_shows_it(center, sync) -> None:
                 else:
                     assert await call.code() is code
                     assert "e1" in await call.details()
+
+    sync(work())
+
+
+def test_after_a_restart_without_a_journal_who_knows_more_is_told_first_what_was_judged(center, sync) -> None:
+    """A dead line that an earlier center had taken out must not come back for the time that a new one needs to find it dead."""
+
+    async def work() -> None:
+        async with center() as running, running.agent() as agent:
+            attached = await rpc.attach(running.grpc[0], timeout=30, method=SOTW)
+            client = Client(attached, ENVOY, delta=False)
+            await client.asks("payments", version="of an earlier center")
+            await until(lambda: streams(running), what="the stream")
+            (held,) = await streams(running)
+
+            async def judged() -> bool:
+                await agent.report({"payments/a": good(), "payments/b": good(), "payments/c": dead()})
+                return bool((await running.json("/api/v1/xds"))["settled"])
+
+            await until(judged, every=0.2, what="every line to be judged")
+            first = xds.assignment((await client.hears()).parcels[0]).value
+
+            assert (held["held"], held["told"]) == (True, 0)
+            assert isinstance(first, xds.Assignment)
+            healths = {member.locality.sub_zone: member.health for member in first.membership.members}
+            assert healths == {"a": Health.HEALTHY, "b": Health.HEALTHY, "c": Health.UNHEALTHY}
+            await attached.close()
+
+    async def streams(running: RunningCenter) -> list[Any]:
+        found: list[Any] = (await running.json("/api/v1/xds"))["streams"]
+        return found
 
     sync(work())
