@@ -40,6 +40,8 @@ class Upstream:
         self.pause = 0.0
         self.port = 0
         self.asked = 0
+        self.called = 0
+        """Of `asked`, those that were no checks."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Upstream]:
@@ -53,12 +55,13 @@ class Upstream:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
-                await reader.readuntil(b"\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
                 self.asked += 1
+                self.called += b" /healthz " not in head
                 await asyncio.sleep(self.pause)
-                head = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nx-port: {self.port}\r\n"
+                answer = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nx-port: {self.port}\r\n"
                 orca = "endpoint-load-metrics: TEXT cpu_utilization=0.25\r\n"
-                writer.write(f"{head}{orca}\r\n".encode())
+                writer.write(f"{answer}{orca}\r\n".encode())
                 await writer.drain()
         writer.close()
 
@@ -170,3 +173,14 @@ async def moved(center: RunningCenter, line: str, is_so: Callable[[dict[str, Any
         return row if is_so(row) else None
 
     return await until(now, within=60, what=what)
+
+
+async def shares(ports: dict[str, Upstream], calls: int) -> dict[str, int]:
+    """Who answers the next so many calls."""
+    before = {name: one.called for name, one in ports.items()}
+
+    def found() -> dict[str, int] | None:
+        now = {name: one.called - before[name] for name, one in ports.items()}
+        return now if sum(now.values()) >= calls else None
+
+    return await until(found, what=f"{calls} calls")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from tests.differential import real
 from tests.e2e import planes
-from tests.e2e.planes import bootstrap, document, go, is_bad, moved, traffic, upstreams
+from tests.e2e.planes import bootstrap, document, go, is_bad, moved, shares, traffic, upstreams
 
 from reachline.cli import bootstraps
 from reachline.testing.center import RunningCenter, running_center
@@ -93,6 +93,8 @@ def test_an_envoy_that_one_command_made_is_vantage_and_client_in_one_and_closes_
                 await until(lambda: all_three(center), what="evidence by all three ways")
                 ports["a"].status = 503
                 await moved(center, "payments/a", lambda row: row["breaker"] == "open", "the line opens")
+                await shares(ports, 20)  # on their way when it opened
+                without = await shares(ports, 60)
                 ports["a"].status = 200
                 seen = []
 
@@ -102,8 +104,11 @@ def test_an_envoy_that_one_command_made_is_vantage_and_client_in_one_and_closes_
                     return bool(row["weight"] == 100)
 
                 await moved(center, "payments/a", is_back, "the line is back at its full weight")
+                again = await shares(ports, 90)
                 rules = [row["rule"] for row in (await center.json("/api/v1/changes?line=payments/a"))["changes"]]
 
+            assert without["a"] == 0
+            assert min(again.values()) >= 15
             assert seen[-3:] == ["half_open", "ramp", "closed"]
             assert "breaker.window_passed" in rules
             assert "breaker.window_starved" not in rules
