@@ -26,8 +26,11 @@ _QUICK: Final = Care(spacing=100 * MS, patience=SECOND, retry=200 * MS, expect=(
 async def _web(answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server that gives every request the same answer, its URL and the requests it got; an empty answer is none at all."""
     asked: list[bytes] = []
+    served: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (task := asyncio.current_task()) is not None:
+            served.add(task)
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             asked.append(await reader.readuntil(b"\r\n\r\n"))
             if not answer:
@@ -35,10 +38,15 @@ async def _web(answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> AsyncItera
             writer.write(answer)
             await writer.drain()
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/generate_204?x=1", asked
+        server.close()
+        await asyncio.sleep(0)  # what was accepted just now has begun then
+        await asyncio.wait_for(asyncio.gather(*served), 30)
 
 
 @contextlib.asynccontextmanager
@@ -126,6 +134,49 @@ def test_a_proxy_that_ends_is_dead_and_one_that_returns_is_alive(tmp_path: Path,
         assert not [each for each in turns if each.tag == "s2" and not each.alive]
 
     asyncio.run(main())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_strictly_three_real_proxies_are_told_as_the_restatement_would_within_one_request(
+    tmp_path: Path, socks: list[Running], concurrent: bool
+) -> None:
+    """One ends and returns: what was begun before may still pass, whatever was begun after tells what is."""
+
+    async def main() -> list[tuple[str, bool]]:
+        told: list[tuple[str, bool]] = []
+
+        def ended(number: int) -> bool:
+            return sum(tag == "s1" for tag, _ in told) >= number
+
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(proxies.microsocks(tmp_path))
+            outlets = {
+                f"s{number}": _outlet(f"socks5h://127.0.0.1:{each.port}")
+                for number, each in enumerate([first, *socks], 1)
+            }
+            async with _web() as (url, _):
+                rules = ObserverRules(
+                    is_burst=False, selectors=("s",), target=url, interval=20 * MS, concurrent=concurrent
+                )
+                async with _observing(rules, outlets, lambda each: told.append((each.tag, each.alive))):
+                    await until(lambda: ended(3))
+                    first.process.terminate()
+                    first.process.wait()
+                    told.append(("ended", False))
+                    await until(lambda: ended(9))
+        return told
+
+    told = asyncio.run(main())
+
+    before, after = told[: told.index(("ended", False))], told[told.index(("ended", False)) + 1 :]
+    assert {alive for _, alive in before} == {True}
+    assert [alive for tag, alive in after if tag == "s1"][1:] == [False] * (sum(tag == "s1" for tag, _ in after) - 1)
+    assert {alive for tag, alive in after if tag != "s1"} == {True}
+    # Sorted, one after the other, each once a cycle; all at once they end in any order, but each once a round.
+    order = [tag for tag, _ in told if tag != "ended"]
+    cycles = [order[at : at + 3] for at in range(0, len(order) - 2, 3)]
+    assert all((sorted(each) if concurrent else each) == ["s1", "s2", "s3"] for each in cycles)
 
 
 def test_silence_ends_at_the_timeout_and_is_a_failure() -> None:

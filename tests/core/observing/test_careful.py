@@ -219,6 +219,17 @@ def test_a_status_that_is_not_expected_is_a_failure_with_its_reason() -> None:
     assert (found.alive, found.reason) == (False, "answers status 403, not 204")
 
 
+def test_re_checks_do_not_push_out_what_a_lucky_run_would_hide() -> None:
+    driver = _driver(World({"s1": (Phase(0, failing=50),)}), _RULES._replace(interval=10 * SECOND))
+
+    driver.until(_at(190))
+
+    found = _status(driver, "s1")
+    assert found is not None
+    assert found.ping is not None
+    assert found.ping.all == 4 * _RULES.sampling
+
+
 def test_our_own_fault_is_no_evidence() -> None:
     machine = observer(_RULES, Random(1))
     machine.outbounds(["s1"], EPOCH)
