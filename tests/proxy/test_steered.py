@@ -1,0 +1,73 @@
+"""Our center steers our proxy, as it steers an Envoy: listener, route, cluster and weights come from there, and traffic obeys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.proxy.world import Endpoint, Loop, ask, body, get, running, status
+
+from reachline.cli.bootstraps import Way, envoy
+from reachline.testing.center import dead, good, running_center
+from reachline.testing.parts import free_port
+from reachline.testing.wait import eventually, until
+
+pytestmark = pytest.mark.e2e
+
+DOCUMENT = """
+preset: quick_recovery
+judge: {{tick: 500ms, heartbeat: 500ms}}
+patience: {{lone_failed: 2}}
+window: {{max_age: 3s}}
+clusters:
+  shop:
+    lines: {{one: "http://127.0.0.1:{one}", two: "http://127.0.0.1:{two}"}}
+    listen: 127.0.0.1:{listen}
+center: {{grpc: "127.0.0.1:{center}", http: "127.0.0.1:0", journal: JOURNAL}}
+"""
+WELL = {f"shop/{name}": good(fresh_ok=40) for name in ("one", "two")}
+
+
+def test_calls_leave_a_line_that_the_center_took_out_and_go_on_without_a_center(
+    loop: Loop, endpoint: Endpoint, another: Endpoint, tmp_path: Path
+) -> None:
+    listen, center_port = free_port(), free_port()
+    text = DOCUMENT.format(one=endpoint.port, two=another.port, listen=listen, center=center_port)
+    given = envoy(Way(node="the-proxy", center=f"127.0.0.1:{center_port}"), admin="127.0.0.1:1")
+    given["admin"]["address"]["socket_address"]["port_value"] = 0
+
+    def shares() -> Counter[bytes]:
+        return Counter(body(ask(listen, get("/x"))) for _ in range(20))
+
+    async def steer() -> None:
+        async with running_center(tmp_path, text) as center, center.agent() as agent:
+            stack = ExitStack()
+            # In a thread: the proxy waits for what the center, in this one, says.
+            proxy = await asyncio.to_thread(stack.enter_context, running(loop, given))
+            try:
+                await agent.reported(WELL)
+                await asyncio.to_thread(eventually, lambda: listen in _ports(proxy.admin("/listeners")))
+                assert set(await asyncio.to_thread(shares)) == {b"one", b"two"}
+
+                async def is_out() -> bool:
+                    await agent.reported(WELL | {"shop/two": dead()})
+                    return set(await asyncio.to_thread(shares)) == {b"one"}
+
+                await until(is_out, within=30, every=0.25, what="no call takes the dead line")
+                (stream,) = (await center.json("/api/v1/xds"))["streams"]
+                assert stream["node"] == "the-proxy"
+                assert sum(each["nacks"] for each in stream["types"]) == 0
+                center.stop.set()
+                assert set(await asyncio.to_thread(shares)) == {b"one"}
+                assert status(await asyncio.to_thread(ask, listen, get("/404"))) == 404
+            finally:
+                await asyncio.to_thread(stack.close)
+
+    asyncio.run(steer())
+
+
+def _ports(listeners: bytes) -> set[int]:
+    return {int(each.rpartition(b":")[2]) for each in body(listeners).split()}
