@@ -10,7 +10,7 @@ from reachline.center.board import Cluster
 from reachline.center.xds.layout import Layout
 from reachline.core.steer import WHOLE, steered
 from reachline.model import Gate, Health, LineId, Standing
-from reachline.wire.xds_assigned import WEIGHTS_MOST, Told
+from reachline.wire.xds_assigned import WEIGHTS_MOST, Told, said
 
 __all__ = ["Shares"]
 
@@ -26,14 +26,14 @@ _CLOSED: Final = Gate.CLOSED
 
 @lru_cache(maxsize=1 << 14)
 def _told(weight: int, health: Health) -> Told:
-    # Pieces of an assignment are kept by identity; 2**14: weights move among few values between two ticks.
-    return Told(weight, health)
+    # Made once for all lines of which it is said; 2**14: weights move among few values between two ticks.
+    return said(weight, health)
 
 
 @lru_cache(maxsize=1 << 14)
 def _well(weight: int) -> Told:
     # By its weight alone: an enum is hashed in Python, and most lines are well.
-    return Told(weight, _HEALTHY) if weight else Told(weight, _UNHEALTHY)
+    return said(weight, _HEALTHY if weight else _UNHEALTHY)
 
 
 class Shares:
