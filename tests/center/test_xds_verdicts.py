@@ -43,7 +43,7 @@ def test_a_tcp_line_is_connected_to_at_its_own_pace_and_reported_as_often() -> N
 
     (ask,) = found.asks
     assert (ask.name, ask.addresses, ask.interval_ms, ask.http) == ("payments/a tcp", (AT,), 5_000, None)
-    assert found.every_ms == 5_000
+    assert found.every_ms == 2_000
 
 
 def test_an_http_line_is_asked_with_the_documents_request() -> None:
@@ -84,9 +84,14 @@ def test_what_an_envoy_cannot_probe_is_left_out_and_said(
     assert all(why in one.detail.error and one.reading.void for one in found.excuses)
 
 
-@pytest.mark.parametrize(("every", "reported"), [("100ms", 500), ("2s", 2_000), ("60s", 10_000)])
-def test_reports_come_as_often_as_the_fastest_probe_within_the_judges_bounds(every: str, reported: int) -> None:
-    assert asked(probes=f"tcp: {every}").every_ms == reported
+@pytest.mark.parametrize(
+    ("probes", "reported"),
+    [("tcp: 100ms", 500), ("tcp: 2s", 2_000), ("tcp: 60s, suspect: 3s", 3_000), ("tcp: 60s, suspect: 60s", 10_000)],
+)
+def test_reports_come_as_often_as_a_line_in_doubt_is_probed_within_the_judges_bounds(
+    probes: str, reported: int
+) -> None:
+    assert asked(probes=probes).every_ms == reported
 
 
 def test_no_lines_are_asked_of_an_envoy_that_can_probe_nothing() -> None:
@@ -99,7 +104,7 @@ def test_a_line_in_doubt_is_probed_at_its_suspect_interval() -> None:
     calm, doubted = asked(probes="tcp: 30s, suspect: 2s"), asking(plan(probes="tcp: 30s, suspect: 2s"), {A: [AT]}, {A})
 
     assert [(found.asks[0].interval_ms, found.every_ms) for found in (calm, doubted)] == [
-        (30_000, 10_000),
+        (30_000, 2_000),
         (2_000, 2_000),
     ]
 

@@ -142,10 +142,11 @@ class Vantages:
         return hds.encode(found.asks, found.every_ms)
 
     def _suspects(self) -> frozenset[str]:
-        """Lines to be looked at more often; the very same while they are the same."""
+        """Lines to be looked at more often, those that are out among them; the very same while they are the same."""
         board = self._planes.board
         if self._hinted != board.version:
-            self._hinted, now = board.version, frozenset(hint(board).suspects)
+            hinted = hint(board)
+            self._hinted, now = board.version, frozenset((*hinted.suspects, *hinted.open))
             self._doubted = self._doubted if now == self._doubted else now
         return self._doubted
 

@@ -67,7 +67,7 @@ def asking(
 ) -> Asking:
     """An agent's plan (HTTP and TCP kinds only) as an Envoy can carry it out; `addresses` are those of lines reached directly.
 
-    `suspects` are probed at their suspect interval, as agents do by the center's hint.
+    `suspects` are probed at their suspect interval, in place of an agent's bursts: Envoy makes one connection at a time.
     """
     asks: list[Ask] = []
     watched: dict[str, _Watched] = {}
@@ -84,7 +84,8 @@ def asking(
             else:
                 asks.append(found)
                 watched[found.name] = _Watched(LineId(line.line), probe, interval_ms)
-    fastest = min((ask.interval_ms for ask in asks), default=plan.heartbeat_ms)
+    # As often as a line in doubt is probed, also while none is: a vantage whose pace changes would be missed for a while.
+    fastest = min((each.plan.suspect_interval_ms for each in watched.values()), default=plan.heartbeat_ms)
     every_ms = min(max(min(plan.heartbeat_ms, fastest), _SOONEST_MS), _LATEST_MS)
     return Asking(tuple(asks), every_ms, watched, tuple(excuses))
 
