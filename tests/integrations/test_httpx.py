@@ -241,3 +241,19 @@ def test_a_call_that_is_shed_is_made_nowhere(dialect: Dialect, lines: World) -> 
 
     assert isinstance(error, Shed)
     assert lines.seen() == {}
+
+
+@pytest.mark.parametrize("ill", ["reset", "hang", "short", "refused"])
+def test_what_fails_is_raised_as_the_library_raises_it_without_lines(dialect: Dialect, ill: str) -> None:
+    with world("a") as lines:
+        far = lines.fars["a"]
+        far.ill = ill
+        alone = f"http://127.0.0.1:{far.port}/pay"
+        if ill == "refused":
+            far.close()
+
+        (bare,), (ours,) = (dialect.calls(lines, 1, url=url, tries=1, timeout=0.3) for url in (alone, URL))
+
+        assert isinstance(bare, dialect.library.TransportError)
+        assert type(ours) is type(bare)
+        assert ours.request.url.host == "payments"

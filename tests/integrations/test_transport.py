@@ -51,10 +51,7 @@ def test_a_body_that_cannot_be_closed_ends_its_call_and_gives_its_pool_back(line
 def test_one_that_is_awaited_does_too(lines: World) -> None:
     given: list[str] = []
 
-    async def give_back(lease: str) -> None:
-        given.append(lease)
-
-    body = awaited_body_of(httpx2)(Stream(), answered(lines), give_back, "lease")
+    body = awaited_body_of(httpx2)(Stream(), answered(lines), given.append, "lease")
 
     with pytest.raises(OSError, match="gone"):
         body.aclose().send(None)

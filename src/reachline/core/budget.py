@@ -34,11 +34,12 @@ class Budget:
         self._slots = [0] * RECENT_S
         """Thousandths of retries that the calls of a second earned, by second modulo ten."""
 
-    def earn(self, now_ms: int) -> None:
-        """A call is made for the first time."""
-        if now_ms // 1_000 > self._second:
-            self._move(now_ms)
-        self._slots[self._second % RECENT_S] += SHARE_MILLI
+    def earn(self, now_ms: int, calls: int = 1) -> None:
+        """So many calls are made for the first time; told late, they count for the second of `now_ms` if that is not forgotten."""
+        self._move(now_ms)
+        second = now_ms // 1_000
+        if second > self._second - RECENT_S:
+            self._slots[second % RECENT_S] += SHARE_MILLI * calls
 
     def spend(self, now_ms: int) -> bool:
         """Whether one more try may be made now; if so, it is paid for."""

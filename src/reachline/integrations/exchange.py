@@ -80,7 +80,7 @@ class Route:
 class Exchange:
     """One request from its first try to the end of its answer. Written by the one thread or task that makes it."""
 
-    __slots__ = ("_cluster", "_is_ended", "_is_paced", "_plan", "_tries", "call")
+    __slots__ = ("_cluster", "_is_ended", "_is_paced", "_plan", "_tries", "call", "has_deadline")
 
     call: Attempt
     """The present try."""
@@ -88,7 +88,8 @@ class Exchange:
     def __init__(self, cluster: AnyCluster, plan: Plan) -> None:
         self._cluster, self._plan = cluster, plan
         # Made once there is a second try: most calls have none.
-        self._tries = None if plan.get("deadline") is None else Tries(cluster, plan)
+        self.has_deadline: Final = plan.get("deadline") is not None
+        self._tries = Tries(cluster, plan) if self.has_deadline else None
         self._is_paced, self._is_ended = True, True
 
     def begin(self) -> Pick | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import httpx2
 
+from reachline.integrations.direct import Direct
 from reachline.integrations.exchange import Lines
 from reachline.integrations.transport import Awaited, Blocking, TransportSettings, proxy_of, settled
 from reachline.upstream import Pick
@@ -29,8 +30,14 @@ class Transport(httpx2.BaseTransport):
         **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx2, lines, **settings)
-        usual = make or (lambda pick: httpx2.HTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
-        self._sender: Final = Blocking(httpx2, route, usual, httpx2.HTTPTransport(verify=tls))
+
+        def usual(pick: Pick) -> Any:
+            proxy = proxy_of(pick)
+            if proxy is None:
+                return Direct(httpx2, tls)
+            return httpx2.HTTPTransport(verify=tls, proxy=proxy, trust_env=False)
+
+        self._sender: Final = Blocking(httpx2, route, make or usual, httpx2.HTTPTransport(verify=tls))
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         answer: httpx2.Response = self._sender.handle(request)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
+from reachline.integrations.direct import core_url, note
 from reachline.integrations.exchange import Exchange, Lines, Route, is_proxy
 from reachline.integrations.exchange import placed as aim
 from reachline.integrations.pools import Lease, Pools
@@ -94,16 +95,13 @@ class Blocking:
             aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
             answer = lease.pool.handle_request(aimed)
         except BaseException:
-            self._give_back(lease)
+            closing = self._pools.give_back(lease)
+            if closing is not None:
+                closing.close()
             raise
-        answer.stream = self._body(answer.stream, exchange, self._give_back, lease)
+        answer.stream = self._body(answer.stream, exchange, self._pools.give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
-
-    def _give_back(self, lease: Lease[Any]) -> None:
-        closing = self._pools.give_back(lease)
-        if closing is not None:
-            closing.close()
 
 
 class Awaited:
@@ -139,27 +137,22 @@ class Awaited:
             aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host, is_async=True)
             answer = await lease.pool.handle_async_request(aimed)
         except BaseException:
-            await self._give_back(lease)
+            closing = self._pools.give_back(lease)
+            if closing is not None:
+                await closing.aclose()
             raise
-        answer.stream = self._body(answer.stream, exchange, self._give_back, lease)
+        answer.stream = self._body(answer.stream, exchange, self._pools.give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
 
-    async def _give_back(self, lease: Lease[Any]) -> None:
-        closing = self._pools.give_back(lease)
-        if closing is not None:
-            await closing.aclose()
-
 
 def body_of(library: Any) -> type[Any]:
-    """The library's stream, of an answer's body whose end is the call's end: made of it, its exchange, and what gives its pool back."""
+    """The library's stream, of an answer's body whose end is the call's end: made of it, its exchange, and `Pools.give_back` for its lease."""
 
     class Body(library.SyncByteStream):  # type: ignore[misc]  # of whichever library
         """Closed once, whatever comes of it: then the call has ended and its pool is given back."""
 
-        def __init__(
-            self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], None], lease: Any
-        ) -> None:
+        def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], Any], lease: Any) -> None:
             self._stream, self._exchange, self._give_back, self._lease = stream, exchange, give_back, lease
 
         def __iter__(self) -> Iterator[bytes]:
@@ -176,7 +169,9 @@ def body_of(library: Any) -> type[Any]:
                     self._stream.close()
                 finally:
                     self._exchange.ended()
-                    self._give_back(lease)
+                    closing = self._give_back(lease)
+                    if closing is not None:
+                        closing.close()
 
     return Body
 
@@ -187,9 +182,7 @@ def awaited_body_of(library: Any) -> type[Any]:
     class Body(library.AsyncByteStream):  # type: ignore[misc]  # of whichever library
         """As that of `body_of`."""
 
-        def __init__(
-            self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], Awaitable[None]], lease: Any
-        ) -> None:
+        def __init__(self, stream: Any, exchange: Exchange, give_back: Callable[[Lease[Any]], Any], lease: Any) -> None:
             self._stream, self._exchange, self._give_back, self._lease = stream, exchange, give_back, lease
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -207,7 +200,9 @@ def awaited_body_of(library: Any) -> type[Any]:
                     await self._stream.aclose()
                 finally:
                     self._exchange.ended()
-                    await self._give_back(lease)
+                    closing = self._give_back(lease)
+                    if closing is not None:
+                        await closing.aclose()
 
     return Body
 
@@ -228,19 +223,22 @@ def _aimed(
 ) -> Any:
     """The request, to the line: its own timeouts within what is left, and no connection that must not be made now."""
     usual_url = request.url
-    url, host = _placed(library, pick.url, pick.address, pick.target, usual_url.scheme, usual_url.raw_path)
+    path = usual_url.raw_path
+    url, host, core_url = _placed(library, pick.url, pick.address, pick.target, usual_url.scheme, path)
     # All that the caller's has, but for what is another's here. Made anew from its parts it would cost three times as much.
     made = library.Request.__new__(library.Request)
     vars(made).update(vars(request))
     made.url = url
+    if not is_async:
+        note(made, core_url)
     if not keep_host:
         made.headers = library.Headers(request.headers)
         made.headers["host"] = host
     limit = None if pick.care is None else exchange.limit
-    if limit is None and exchange.call.remaining is None:
+    if limit is None and not exchange.has_deadline:
         return made
     made.extensions = extensions = dict(request.extensions)
-    if exchange.call.remaining is not None:
+    if exchange.has_deadline:
         usual = extensions.get("timeout") or {}
         extensions["timeout"] = {
             name: exchange.timeout(usual.get(name)) for name in ("connect", "read", "write", "pool")
@@ -253,11 +251,11 @@ def _aimed(
 @lru_cache(maxsize=_KNOWN)
 def _placed(  # noqa: PLR0917 - one look-up
     library: Any, url: str, address: tuple[str, int] | None, target: str, scheme: str, path: bytes
-) -> tuple[Any, str]:
-    """A path at a line, and what its `host` is: putting a URL together costs a tenth of a call."""
+) -> tuple[Any, str, Any]:
+    """A path at a line, what its `host` is, and what its pool is asked by: putting a URL together costs a tenth of a call."""
     scheme, host, port = aim(url, address, target, scheme)
     found = library.URL(scheme=scheme, host=host, port=port, raw_path=path)
-    return found, found.netloc.decode("ascii")
+    return found, found.netloc.decode("ascii"), core_url(library, found)
 
 
 def _traced(limit: Callable[[], None], then: object, *, is_async: bool) -> Callable[[str, object], object]:

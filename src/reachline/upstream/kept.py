@@ -215,8 +215,13 @@ class KeptCluster:
             choice = (self._pickers.all.pick(self._rng) if is_plain else None) or self.pick(key, subset)
         if choice is not None:
             self.is_called = True
+            judged = self._judged
             with self._lock:
-                self._judged.began(choice.key)
+                load = judged.memory.loads.get(choice.key) if judged.is_plain else None
+                if load is None:
+                    judged.began(choice.key)
+                else:
+                    load.active += 1
                 if self._pickers.panics and self._panics(choice):
                     self._judged.counts["lb_healthy_panic"] += 1
         return choice

@@ -79,22 +79,34 @@ class SharedBudget:
         self._lock = threading.Lock()
         self._budget = Budget()
         self._rng = Random()
+        self._second = self._calls = 0
+        """Calls of this second, which the budget is told of once it is over or somebody asks."""
 
     def earn(self) -> None:
         """A call is made for the first time."""
-        now_ms = int(time.monotonic() * 1_000)
+        second = int(time.monotonic())
         with self._lock:
-            self._budget.earn(now_ms)
+            if second != self._second:
+                self._tell(second)
+            self._calls += 1
 
     def spend(self) -> bool:
         """Whether one more try may be made now; if so, it is paid for."""
         with self._lock:
+            self._tell(self._second)
             return self._budget.spend(_now_ms())
 
     def left(self) -> int:
         """How many tries could be made now."""
         with self._lock:
+            self._tell(self._second)
             return self._budget.left(_now_ms())
+
+    def _tell(self, second: int) -> None:
+        """The budget hears of the calls that were made; those from now on are of this second. The lock is held."""
+        if self._calls:
+            self._budget.earn(self._second * 1_000, self._calls)
+        self._second, self._calls = second, 0
 
     def wait(self, retries: int) -> Seconds:
         """Before the next try, by chance."""
