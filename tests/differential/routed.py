@@ -199,6 +199,11 @@ ACTIONS: Plain = {
                 sent("by number", {"prefix": "/wn"}, weighted_clusters={"clusters": _SHARE, "header_name": "x-number"}),
                 sent("timed", {"prefix": "/t"}, timeout="7s", retry_policy={"retry_on": "5xx", "per_try_timeout": "3s", "num_retries": 2}),
                 sent("untimed", {"prefix": "/u"}, timeout="0s"),
+                sent("asked", {"prefix": "/ga"}, timeout="7s", max_grpc_timeout="10s", grpc_timeout_offset="2s"),
+                sent("asked for all", {"prefix": "/gi"}, max_grpc_timeout="0s"),
+                sent("lasting", {"prefix": "/gd"}, timeout="7s", max_stream_duration={"max_stream_duration": "5s"}),
+                sent("lasting as asked", {"prefix": "/gh"}, max_stream_duration={"grpc_timeout_header_max": "10s", "grpc_timeout_header_offset": "1s"}),
+                sent("lasting, in tries", {"prefix": "/gt"}, max_stream_duration={"max_stream_duration": "5s"}, retry_policy={"retry_on": "5xx", "per_try_timeout": "3s"}),
                 {"name": "to https", "match": {"prefix": "/ds"}, "redirect": {"https_redirect": True}},
                 {"name": "to host", "match": {"prefix": "/dh"}, "redirect": {"host_redirect": "new.example", "response_code": "FOUND"}},
                 {"name": "to port", "match": {"prefix": "/dp"}, "redirect": {"port_redirect": 8443, "scheme_redirect": "https"}},
@@ -243,6 +248,18 @@ def actions_asked() -> Iterator[Asking]:
         Asking("/wn", headers=(("x-number", number),)) for number in ("0", "9", "10", "99", "100", "12345678901")
     )
     yield from (Asking(path, headers=(header, INSIDE)) for path in ("/t", "/u") for header in _TIMES)
+
+
+def _grpc_asked() -> Iterator[Asking]:
+    kind = ("content-type", "application/grpc")
+    limits = ((), *((("grpc-timeout", each),) for each in ("4S", "20S", "3000m", "x")))
+    for path in ("/ga", "/gi", "/gd", "/gh", "/gt"):
+        for limit in limits:
+            yield Asking(path, headers=limit)
+            yield Asking(path, method="POST", headers=(kind, *limit))
+            yield Asking(
+                path, method="POST", headers=(kind, *limit, ("x-envoy-upstream-rq-timeout-ms", "6000"), INSIDE)
+            )
 
 
 def listener(name: str, routes: Plain, **more: Any) -> Plain:
@@ -329,5 +346,5 @@ ASKED: dict[str, tuple[Asking, ...]] = {
     "portless": DOMAINS_ASKED,
     "matches": tuple(matches_asked()),
     "parameterless": tuple(map(Asking, _PATHS)),
-    "actions": tuple(actions_asked()),
+    "actions": (*actions_asked(), *_grpc_asked()),
 }

@@ -94,6 +94,7 @@ def _one(connection: http.client.HTTPConnection, asking: Asking) -> Heard:
         "original": headers.get("x-envoy-original-path"),
         "original host": headers.get("x-envoy-original-host"),
         "expected": headers.get("x-envoy-expected-rq-timeout-ms"),
+        "grpc": headers.get("grpc-timeout"),
         "consumed": sorted(name for name in headers if name.startswith("x-envoy-") and name[8:] not in ("original-path", "original-host", "expected-rq-timeout-ms", "internal")),
         "forwarded host": headers.get("x-forwarded-host"),
     }  # fmt: skip
@@ -138,6 +139,9 @@ def ours(decision: Decision, asking: Asking, chain: Chain) -> Heard:
                 "expected": dict(asking.headers).get("x-envoy-expected-rq-timeout-ms")
                 if limit is None
                 else str(round(limit * 1_000)),
+                "grpc": dict(asking.headers).get("grpc-timeout")
+                if sent.times.grpc is None
+                else f"{round(sent.times.grpc * 1_000)}m",
                 "consumed": [],
                 "forwarded host": asking.authority if sent.action.append_x_forwarded_host else None,
             }

@@ -11,7 +11,16 @@ from reachline.doors.envoy.asked import Request as Asked
 from reachline.doors.envoy.chain import HttpManager
 from reachline.doors.envoy.fitting import value_fits
 from reachline.doors.envoy.resolving import CONSUMED, malformed
-from reachline.doors.envoy.routes import Forward, HostRewrite, RetryPolicy, Route, RouteConfig
+from reachline.doors.envoy.routes import (
+    Append,
+    Forward,
+    HeaderAdd,
+    HostRewrite,
+    Mutations,
+    RetryPolicy,
+    Route,
+    RouteConfig,
+)
 from reachline.doors.envoy.routing import Answered, Missing, Redirected, Sent, decide, routes
 from reachline.model import Seconds
 from reachline.proxy import flags
@@ -28,6 +37,8 @@ _REMEMBERED: Final = 4_096
 _LONGEST: Final = 1_024
 """Bytes of a path that is worth remembering: whoever sends longer ones sends others each time."""
 _CONSUMED: Final = frozenset(name.encode() for name in CONSUMED)
+_SOON: Final[Seconds] = 0.001
+"""For a stream whose time was over before it began: the least that is timed."""
 _BUFFER: Final = 1 << 20
 """Envoy's own limit of what is kept for a retry."""
 _STRICT: Final = LocalReply(400, flag="IH", details="request_headers_failed_strict_check")
@@ -38,7 +49,7 @@ Key = tuple[bytes, bytes, bool]
 class Router:
     """One route configuration, ready. Made anew for another; `backend` finds clusters as they are now."""
 
-    __slots__ = ("_backend", "_config", "_draw", "_manager", "_table", "_ways", "is_plain")
+    __slots__ = ("_backend", "_config", "_draw", "_hidden", "_manager", "_table", "_ways", "is_plain")
 
     def __init__(
         self,
@@ -57,10 +68,14 @@ class Router:
             _is_plain(route, host.retry, host.require_tls) for host in config.hosts for route in host.routes
         )
         """Whether authority, path and scheme decide everything: then what was decided once is decided."""
+        self._hidden: Final = frozenset(name.encode() for name in config.internal_only_headers)
+        """Headers that requests from outside must not have."""
         self._ways: Final[dict[Key, Way | LocalReply]] = {}
 
     def decide(self, request: Request, peer: Peer, internal: bool) -> Way | LocalReply:
         """Where a request goes, or what it is answered here."""
+        if self._hidden and not internal:
+            request.headers[:] = [each for each in request.headers if each[0] not in self._hidden]
         if not self.is_plain or internal or len(request.path) > _LONGEST or request.method == b"CONNECT":
             return self._decided(request, peer, internal=internal)
         key = (request.authority, request.path, peer.is_tls)
@@ -106,6 +121,8 @@ class Router:
             authority=request.authority.decode("latin-1"),
             path=request.path.decode("latin-1"),
             headers=headers,
+            certificate=peer.is_certified,
+            validated=peer.is_certified,
             source_ip=peer.address if forwarded is None else forwarded.decode("latin-1").rpartition(",")[2].strip(),
             is_internal=internal,
         )
@@ -125,7 +142,7 @@ class Router:
         return Way(
             backend=backend,
             path=path,
-            original=request.path if path != request.path and not manager.suppress_envoy_headers else b"",
+            original=request.path if sent.is_rewritten and not manager.suppress_envoy_headers else b"",
             route=sent.route.name,
             host=b"" if sent.authority is None else sent.authority.encode("latin-1", "replace"),
             auto_host=sent.auto_host,
@@ -133,13 +150,13 @@ class Router:
             timeout=times.total,
             retry=retry,
             idle_timeout=_limit(action.idle_timeout, manager.stream_idle_timeout),
-            stream_duration=_limit(action.max_stream_duration, manager.max_stream_duration),
+            stream_duration=_SOON if times.is_over else _limit(times.duration, manager.max_stream_duration),
             expected=b"%d" % round((expected or 0) * 1_000) if is_told else b"",
             hash=action.hash,
             subset=sent.metadata_match or None,
             high=action.high_priority,
             upgrades=_upgrades(manager, action),
-            changes=sent.mutations,
+            changes=(*sent.mutations, *_told(times.grpc)),
             buffer_limit=_BUFFER if limit is None else limit,
             counts_tries=sent.host.attempt_count_in_request,
             tells_tries=sent.host.attempt_count_in_response,
@@ -149,6 +166,14 @@ class Router:
 def retriable(policy: RetryPolicy, answer: Answer) -> bool:
     """Whether an answer has one of a policy's headers."""
     return any(value_fits(each, _text(joined(answer.headers, each.name.encode()))) for each in policy.headers)
+
+
+def _told(limit: Seconds | None) -> tuple[Mutations, ...]:
+    """What a gRPC endpoint is told of its time."""
+    if limit is None:
+        return ()
+    value = (f"{round(limit * 1_000)}m",)
+    return (Mutations(request_add=(HeaderAdd(name="grpc-timeout", value=value, append=Append.OVERWRITE_OR_ADD),)),)
 
 
 def _text(value: bytes | None) -> str | None:
@@ -179,6 +204,7 @@ def _is_plain(route: Route, retry: RetryPolicy | None, require_tls: str) -> bool
         action.weighted
         or action.cluster_header
         or action.host_rewrite is HostRewrite.HEADER
+        or action.is_by_duration
         or action.grpc_timeout_most is not None
         or (policy is not None and policy.request_headers)
     )

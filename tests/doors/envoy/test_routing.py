@@ -118,22 +118,48 @@ def test_only_requests_that_their_route_means_are_tried_again() -> None:
     assert sent(ask(rules, headers={"x-again": "1"})).retry is not None
 
 
+GRPC = {"content-type": "application/grpc"}
+
+
 @pytest.mark.parametrize(
-    ("asked", "total", "from_grpc"),
+    ("headers", "total", "told"),
     [
-        ("2S", 2.0, True),
-        ("500m", 0.5, True),
-        ("1H", 10.0, True),
-        ("0S", 10.0, True),
-        ("x", 15.0, True),
-        (None, 15.0, False),
+        (GRPC | {"grpc-timeout": "4S"}, 2.0, 2.0),
+        (GRPC | {"grpc-timeout": "1S"}, 1.0, 1.0),
+        (GRPC | {"grpc-timeout": "20S"}, 10.0, 10.0),
+        (GRPC | {"grpc-timeout": "x"}, 10.0, 10.0),
+        (GRPC, 10.0, 10.0),
+        ({"grpc-timeout": "4S"}, 15.0, None),
+        (GRPC | {"grpc-timeout": "4S", "x-envoy-upstream-rq-timeout-ms": "6000"}, 6.0, 6.0),
     ],
 )
-def test_a_grpc_timeout_counts_up_to_what_its_route_allows(asked: str | None, total: float, from_grpc: bool) -> None:
-    rules = table(to(max_stream_duration={"grpc_timeout_header_max": "10s"}))
-    times = sent(ask(rules, headers={} if asked is None else {"grpc-timeout": asked})).times
+def test_a_grpc_timeout_is_the_timeout_up_to_what_its_route_allows(
+    headers: dict[str, str], total: float, told: float | None
+) -> None:
+    rules = table(to(max_grpc_timeout="10s", grpc_timeout_offset="2s"))
+    times = sent(ask(rules, headers=headers)).times
 
-    assert (times.total, times.from_grpc) == (total, from_grpc)
+    assert (times.total, times.grpc) == (total, told)
+
+
+@pytest.mark.parametrize(
+    ("headers", "duration", "is_over", "told"),
+    [
+        (GRPC | {"grpc-timeout": "4S"}, 3.0, False, 3.0),
+        (GRPC | {"grpc-timeout": "1S"}, 0.0, True, None),
+        (GRPC | {"grpc-timeout": "20S"}, 9.0, False, 9.0),
+        (GRPC | {"grpc-timeout": "x"}, 5.0, False, 5.0),
+        (GRPC, 5.0, False, 5.0),
+        ({}, 5.0, False, None),
+    ],
+)
+def test_a_duration_does_without_a_timeout(
+    headers: dict[str, str], duration: float, is_over: bool, told: float | None
+) -> None:
+    durations = {"max_stream_duration": "5s", "grpc_timeout_header_max": "10s", "grpc_timeout_header_offset": "1s"}
+    times = sent(ask(table(to(timeout="7s", max_stream_duration=durations)), headers=headers)).times
+
+    assert (times.total, times.duration, times.is_over, times.grpc) == (None, duration, is_over, told)
 
 
 def test_strictly_checked_headers_are_named_where_they_are_wrong() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from dataclasses import replace
 from typing import Final
 
 from reachline.doors.envoy.fields import UINT32, Block
@@ -21,7 +22,6 @@ from reachline.doors.envoy.routes import (
     WeightedCluster,
 )
 from reachline.doors.envoy.secured import Material
-from reachline.model import Seconds
 
 __all__ = ["direct", "forward", "material", "redirect", "upgrades", "weighted"]
 
@@ -63,7 +63,8 @@ def forward(block: Block) -> Forward:
     prefix, regex = _path_rewrite(block)
     host, host_text, host_regex = _host_rewrite(block)
     policies, cookies = hashes(block, "hash_policy")
-    duration, grpc_most, grpc_offset = _durations(block)
+    durations = block.block("max_stream_duration")
+    timeout = block.seconds("timeout", 15.0, least=0)
     found = Forward(
         cluster=cluster,
         cluster_header=by_header,
@@ -78,11 +79,10 @@ def forward(block: Block) -> Forward:
         host_text=host_text,
         host_regex=host_regex,
         append_x_forwarded_host=block.flag("append_x_forwarded_host"),
-        timeout=block.seconds("timeout", 15.0, least=0) or None,
+        timeout=(timeout or None) if durations is None else None,
         idle_timeout=block.maybe_seconds("idle_timeout"),
-        max_stream_duration=duration,
-        grpc_timeout_most=grpc_most,
-        grpc_timeout_offset=grpc_offset,
+        grpc_timeout_most=block.maybe_seconds("max_grpc_timeout"),
+        grpc_timeout_offset=block.seconds("grpc_timeout_offset", 0.0, least=0),
         retry=retry(block.block("retry_policy")),
         high_priority=block.word("priority", _PRIORITIES, "DEFAULT") == "HIGH",
         hash=policies,
@@ -90,7 +90,7 @@ def forward(block: Block) -> Forward:
         upgrades=upgrades(block),
     )
     _rest(block)
-    return found
+    return found if durations is None else _by_duration(durations, found)
 
 
 def _rest(block: Block) -> None:
@@ -154,17 +154,17 @@ def _host_rewrite(block: Block) -> tuple[HostRewrite | None, str, RegexRewrite |
     return _HOSTS[kind], literal or header, regex
 
 
-def _durations(block: Block) -> tuple[Seconds | None, Seconds | None, Seconds]:
-    """`max_stream_duration`, and how much of `grpc-timeout` counts, by it or by the older fields."""
-    most, offset = block.maybe_seconds("max_grpc_timeout"), block.seconds("grpc_timeout_offset", 0.0, least=0)
-    inner = block.block("max_stream_duration")
-    if inner is None:
-        return None, most, offset
-    duration = inner.maybe_seconds("max_stream_duration")
-    own = inner.maybe_seconds("grpc_timeout_header_max")
-    own_offset = inner.seconds("grpc_timeout_header_offset", 0.0, least=0)
-    inner.done()
-    return duration, (most if own is None else own), (offset if own is None else own_offset)
+def _by_duration(block: Block, found: Forward) -> Forward:
+    """With the block `max_stream_duration`."""
+    found = replace(
+        found,
+        is_by_duration=True,
+        max_stream_duration=block.maybe_seconds("max_stream_duration"),
+        grpc_duration_most=block.maybe_seconds("grpc_timeout_header_max"),
+        grpc_duration_offset=block.seconds("grpc_timeout_header_offset", 0.0, least=0),
+    )
+    block.done()
+    return found
 
 
 def upgrades(block: Block) -> tuple[Upgrade, ...]:

@@ -16,7 +16,7 @@ from reachline.doors.envoy.routes import (
     TextMatch,
 )
 
-__all__ = ["Misfit", "bare", "header_fits", "misfit", "text_fits"]
+__all__ = ["Misfit", "bare", "header_fits", "is_grpc", "misfit", "text_fits"]
 
 Misfit = PathMatch | HeaderMatch | ParameterMatch | str
 """The rule that does not hold; a word for those that are no values of their own."""
@@ -42,7 +42,7 @@ def misfit(match: RouteMatch, request: Request, chance: int, *, without_paramete
         return "runtime_fraction"
     if not _path_fits(match.path, path, is_connect=request.method == "CONNECT"):
         return match.path
-    if match.grpc and not _is_grpc(request):
+    if match.grpc and not is_grpc(request):
         return "grpc"
     for header in match.headers:
         if not header_fits(header, request):
@@ -140,7 +140,8 @@ def _in_range(span: tuple[int, int], value: str) -> bool:
     return -_INT64 <= number < _INT64 and span[0] <= number < span[1]
 
 
-def _is_grpc(request: Request) -> bool:
+def is_grpc(request: Request) -> bool:
+    """Whether it is a gRPC request, by its content-type."""
     kind = value_of(request, "content-type") or ""
     return kind.startswith(_GRPC) and kind[len(_GRPC) : len(_GRPC) + 1] in ("", "+")
 

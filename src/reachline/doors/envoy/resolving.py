@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from reachline.doors.envoy.asked import Request
-from reachline.doors.envoy.fitting import header_fits, value_of
+from reachline.doors.envoy.fitting import header_fits, is_grpc, value_of
 from reachline.doors.envoy.retries import words
 from reachline.doors.envoy.routes import Forward, HeaderMatch, RetryPolicy, VirtualHost
 from reachline.model import Seconds
@@ -33,41 +33,63 @@ class Times(NamedTuple):
     total: Seconds | None
     """Until the answer is whole, all tries together."""
     per_try: Seconds | None
-    from_grpc: bool = False
-    """Whether `grpc-timeout` said it, so that the endpoint's own clock is told as well."""
+    duration: Seconds | None = None
+    """Of the request as a stream, whatever comes of it; None: the manager's own, 0: no limit."""
+    is_over: bool = False
+    """The duration that was asked for is no time at all: the request is answered at once, as one that took too long."""
+    grpc: Seconds | None = None
+    """What `grpc-timeout` says to the endpoint; None: what the client said."""
 
 
 def times(action: Forward, policy: RetryPolicy | None, request: Request, *, respect_expected: bool = False) -> Times:
     """The timeouts of a request. `respect_expected`: `x-envoy-expected-rq-timeout-ms` is believed."""
-    total, from_grpc = action.timeout, False
-    asked = value_of(request, "grpc-timeout")
-    if asked is not None and action.grpc_timeout_most is not None:
-        total, from_grpc = _grpc(action, asked), True
+    total, grpc = action.timeout, is_grpc(request)
+    is_asked = grpc and action.grpc_timeout_most is not None and not action.is_by_duration
+    if is_asked:
+        total = _asked(action, request)
     per_try = None if policy is None else policy.per_try_timeout
     own = _milliseconds(request, "x-envoy-expected-rq-timeout-ms") if respect_expected else None
     if own is None:
         own = _milliseconds(request, "x-envoy-upstream-rq-timeout-ms")
     if own is not None:
-        total, from_grpc = own or None, False
+        total = own or None
     own_try = _milliseconds(request, "x-envoy-upstream-rq-per-try-timeout-ms")
     if own_try is not None:
         per_try = own_try or None
     if per_try is not None and total is not None and per_try >= total:
         per_try = None
-    return Times(total, per_try, from_grpc)
+    if not action.is_by_duration:
+        return Times(total, per_try, grpc=(per_try or total) if is_asked else None)
+    duration, is_over = _duration(action, request)
+    return Times(total, per_try, duration, is_over, (duration or None) if grpc else None)
 
 
-def _grpc(action: Forward, text: str) -> Seconds | None:
-    found = _GRPC_TIMEOUT.fullmatch(text)
-    if found is None:
-        return action.timeout
-    said = int(found[1]) * _UNITS[found[2]]
-    if action.grpc_timeout_offset and said:
-        said = max(said - action.grpc_timeout_offset, 0.001)
-    most = action.grpc_timeout_most
+def _asked(action: Forward, request: Request) -> Seconds | None:
+    """The timeout that a gRPC request asks for; without a header it is as long as may be."""
+    said, most = _grpc_timeout(request) or 0.0, action.grpc_timeout_most
+    if action.grpc_timeout_offset < said:
+        said -= action.grpc_timeout_offset
     if most and (said == 0 or said > most):
         said = most
     return said or None
+
+
+def _duration(action: Forward, request: Request) -> tuple[Seconds | None, bool]:
+    """How long a stream may be, and whether that is over before it begins."""
+    said = _grpc_timeout(request)
+    if said is None or action.grpc_duration_most is None:
+        return action.max_stream_duration, False
+    if action.grpc_duration_most:
+        said = min(said, action.grpc_duration_most)
+    if not said:
+        return 0.0, True
+    left = said - action.grpc_duration_offset
+    return (left, False) if left > 0 else (0.0, True)
+
+
+def _grpc_timeout(request: Request) -> Seconds | None:
+    found = _GRPC_TIMEOUT.fullmatch(value_of(request, "grpc-timeout") or "")
+    return None if found is None else int(found[1]) * _UNITS[found[2]]
 
 
 def _milliseconds(request: Request, name: str) -> Seconds | None:

@@ -274,15 +274,21 @@ class Forward:
     """Of the path without its query; what comes out is the host."""
     append_x_forwarded_host: bool = False
     timeout: Seconds | None = 15.0
-    """Until the answer is whole; None: no limit (0s of the document)."""
+    """Until the answer is whole; None: no limit (0s of the document, or where `max_stream_duration` stands there)."""
     idle_timeout: Seconds | None = None
     """None: the manager's `stream_idle_timeout`; 0: no limit."""
     max_stream_duration: Seconds | None = None
     """None: the manager's; 0: no limit."""
+    is_by_duration: bool = False
+    """Whether the block `max_stream_duration` stands there, which does without `timeout`."""
+    grpc_duration_most: Seconds | None = None
+    """Of a gRPC request its `grpc-timeout` is the duration, at most so much; 0: all of it; None: the header does not count."""
+    grpc_duration_offset: Seconds = 0.0
+    """Taken off that."""
     grpc_timeout_most: Seconds | None = None
-    """At most so much of a `grpc-timeout` header counts; 0: all of it; None: the header does not count."""
+    """`max_grpc_timeout`: of a gRPC request its `grpc-timeout` is the timeout, at most so much; 0: all of it; None: it is not."""
     grpc_timeout_offset: Seconds = 0.0
-    """Taken off the header's value."""
+    """Taken off that, where more than it was asked for."""
     retry: RetryPolicy | None = None
     """None: that of the virtual host, if it has one."""
     high_priority: bool = False
