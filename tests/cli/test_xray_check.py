@@ -65,6 +65,16 @@ def test_an_empty_directory_holds_no_document(tmp_path: Path, capsys: pytest.Cap
     assert "holds no document" in capsys.readouterr().err
 
 
+def test_what_xray_would_read_and_we_do_not_is_refused_not_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write(tmp_path / "01.json", '{"outbounds": []}')
+    _write(tmp_path / "02.yaml", "outbounds: []")
+
+    assert main(["config", "check", str(tmp_path)]) == 2
+    assert "02.yaml: is a part of the document for Xray, and only JSON is read here" in capsys.readouterr().err
+
+
 def test_one_of_a_list_is_named_by_its_remarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = _write(
         tmp_path / "list.json", '[{"remarks": "home", "outbounds": []}, {"remarks": "work", "outbounds": []}]'

@@ -15,7 +15,9 @@ from reachline.net.reload import text_of
 __all__ = ["TABLE", "Checked", "check_xray", "directory", "kind_of"]
 
 _SUFFIXES: Final = frozenset({".json", ".jsonc"})
-"""Of the files that are read in a directory of Xray's."""
+"""Of the files that are read in a directory of Xray's…"""
+_FOREIGN: Final = frozenset({".yaml", ".yml", ".toml"})
+"""…and of those that Xray would read as well, and that are not read here."""
 
 
 class Checked(NamedTuple):
@@ -101,6 +103,11 @@ def directory(path: Path) -> list[tuple[str, str]]:
     if not files:
         rule, hint = "holds no document", "a directory is read as Xray's -confdir: its .json and .jsonc files by name"
         raise ConfigError(Problem(place=str(path), path="", value="", rule=rule, hint=hint))
+    if foreign := sorted(each for each in path.iterdir() if each.suffix in _FOREIGN):
+        rule = "is a part of the document for Xray, and only JSON is read here"
+        raise ConfigError(
+            *(Problem(place=str(each), path="", value="", rule=rule, hint="write it as JSON") for each in foreign)
+        )
     return [(str(each), text_of(each)) for each in files]
 
 

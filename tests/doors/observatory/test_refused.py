@@ -57,6 +57,7 @@ def test_an_outbound_that_cannot_be_is_refused(outbound: object, problem: str) -
         ({"observatory": {**_SEEN, "probeURL": "http://u:p@a.example"}}, "observatory.probeURL: must not hold a user or password"),
         ({"observatory": {**_SEEN, "enableConcurrency": "true"}}, "observatory.enableConcurrency: must be true or false"),
         ({"observatory": {"subjectSelector": [1]}}, "observatory.subjectSelector: must be a list of texts"),
+        ({"observatory": {"subjectSelector": "p"}}, "observatory.subjectSelector: must be a list of texts"),
         ({"burstObservatory": _SEEN}, "burstObservatory.pingConfig: is needed: Xray refuses a burstObservatory without it"),
         ({"burstObservatory": {**_SEEN, "pingConfig": {"httpMethod": "FETCH"}}}, "burstObservatory.pingConfig.httpMethod: must be HEAD or GET or POST or PUT or OPTIONS or DELETE or PATCH"),
         ({"burstObservatory": {**_SEEN, "pingConfig": {"sampling": 3, "samplingCount": 4}}}, "burstObservatory.pingConfig.samplingCount: contradicts sampling, which is 3"),

@@ -112,7 +112,7 @@ def _inbound(block: Block) -> Inbound:
 def _api(block: Block | None, *, has_observatory: bool) -> Api | None:
     if block is None:
         return None
-    services = block.texts("services")
+    services = block.texts("services", is_list=True)
     known = {each.lower(): each for each in _SERVICES}
     for number, each in enumerate(services):
         if each.lower() not in known:

@@ -161,10 +161,13 @@ class Block:
                 path, f"is a template: {found[0]!r} was not filled in", "render the document first", about_key=True
             )
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Xray's list of texts: a list, or one text parted by commas."""
+    def texts(self, name: str, *, is_list: bool = False) -> tuple[str, ...]:
+        """Xray's list of texts: a list, or one text parted by commas where the field takes that (`is_list`: it does not)."""
         value = self.raw(name)
         if value is None:
+            return ()
+        if isinstance(value, str) and is_list:
+            self.refuse(name, "must be a list of texts", f"[{value!r}]".replace("'", '"'))
             return ()
         if isinstance(value, str):
             self._no_template(self.at(name), value)

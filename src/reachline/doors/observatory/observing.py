@@ -59,7 +59,7 @@ def _care(extras: Extras, url: str, *, strict: bool) -> Care | None:
 
 
 def _selectors(block: Block) -> tuple[str, ...]:
-    found = block.texts("subjectSelector")
+    found = block.texts("subjectSelector", is_list=True)
     if not found and not block.has("subjectSelector"):
         block.warn("subjectSelector", "is not set: nothing is observed", 'the beginnings of tags, ["proxy"]')
     elif not found:
