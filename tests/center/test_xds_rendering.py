@@ -455,6 +455,30 @@ def test_a_weight_that_changed_makes_one_assignment_anew_and_no_piece_of_it() ->
     assert all(after.shelf(url) is before.shelf(url) for url in (CDS, LDS, RDS))
 
 
+MANY: Final = 12
+moves = st.tuples(
+    st.integers(0, MANY - 1), st.sampled_from([0, 1, 3, 40, 100, 10**9]),
+    st.sampled_from([Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.DRAINING, Health.UNKNOWN]),
+    st.sampled_from(list(Gate)),
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(moves, max_size=3), max_size=8), st.sampled_from(["ENVOY", "GRPC"]))
+def test_after_any_changes_what_is_told_is_what_a_new_rendering_would_tell(
+    rounds: list[list[tuple[int, int, Health, Gate]]], kind: str
+) -> None:
+    lines = ", ".join(f"l{at}: 'tcp://10.0.0.{at + 1}:80'" for at in range(MANY))
+    world, kept = World(f"clusters: {{shop: {{lines: {{{lines}}}}}}}"), Rendering(Kind[kind])
+    world.told(kept)
+
+    for changes in rounds:
+        for at, weight, health, gate in changes:
+            world.stands(f"shop/l{at}", weight, health, gate)
+        found, fresh = world.told(kept).get(EDS, "shop"), world.told(Rendering(Kind[kind])).get(EDS, "shop")
+
+        assert found == fresh
+
+
 names = st.text("abcdefgh-", min_size=1, max_size=150)
 spots = st.builds(
     Spot, names, st.lists(st.tuples(st.sampled_from(["10.0.0.1", "2001:db8::1"]), st.integers(1, 65_535)), min_size=1, max_size=3).map(tuple),

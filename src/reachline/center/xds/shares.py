@@ -19,6 +19,8 @@ _LEAST: Final = 50
 both in whole percent, and a share of less than two could come out as half or nothing."""
 
 
+_MANY: Final = 4
+"""Where one line in so many stands otherwise, all are looked at: one by one costs four times as much a line."""
 _HEALTHY, _DEGRADED, _UNHEALTHY, _DRAINING = Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.DRAINING
 _CLOSED: Final = Gate.CLOSED
 """Looked up once: an enum's attribute costs eight times as much as a name."""
@@ -62,16 +64,13 @@ class Shares:
         if layout is not self._layout:
             self._layout, self._standings = layout, {}
             self._places = {line: at for at, lines in enumerate(layout.lines) for line in lines}
-            self._worse = set()
-            self._weights, self._healths = [0] * len(layout.spots), [_HEALTHY] * len(layout.spots)
             self._is_plain = False
-        is_new = not self._standings
         places = self._take(cluster)
         weights, self.dropped_millionths = self._steered(cluster)
         fitted = _fitted(weights)
         tells = self._tells_degraded and self._tells_apart(fitted)
         is_plain = fitted is self._weights and tells is self._tells_degraded
-        if self._is_plain and is_plain and not is_new:
+        if places is not None and self._is_plain and is_plain:
             told = list(self._told)
             for at in places:
                 told[at] = _said(fitted[at], self._healths[at], tells_degraded=tells)
@@ -84,12 +83,13 @@ class Shares:
         self._told, self._is_plain = told, is_plain
         return told
 
-    def _take(self, cluster: Cluster) -> set[int]:
-        """The places of which something new is said."""
+    def _take(self, cluster: Cluster) -> set[int] | None:
+        """The places of which something new is said; None: more than a few, or all of a new layout."""
         before, after = self._standings, cluster.snapshot.standings
-        if not before:
-            return self._take_all(after)
-        new = [standing for standing in after if before.get(standing.line) is not standing]
+        new = [standing for standing in after if before.get(standing.line) is not standing] if before else after
+        if _MANY * len(new) >= len(after):
+            self._take_all(after)
+            return None
         before.update({standing.line: standing for standing in new})
         if len(before) > len(after):
             gone = before.keys() - {standing.line for standing in after}
@@ -109,8 +109,8 @@ class Shares:
                 self._worse.discard(at)
         return places
 
-    def _take_all(self, standings: Sequence[Standing]) -> set[int]:
-        """Of a layout of which nothing was said yet: none is singled out."""
+    def _take_all(self, standings: Sequence[Standing]) -> None:
+        """Everything, without looking for what differs."""
         before = self._standings = {standing.line: standing for standing in standings}
         rows = [[before[line] for line in lines if line in before] for lines in self._layout.lines]
         self._weights = [row[0].weight if len(row) == 1 else sum(each.weight for each in row) for row in rows]
@@ -121,7 +121,6 @@ class Shares:
             for row in rows
         ]
         self._worse = {at for at, health in enumerate(self._healths) if health is _DEGRADED}
-        return set()
 
     def _tells_apart(self, weights: Sequence[int]) -> bool:
         """Whether an Envoy would split calls between degraded lines and the others as their weights say."""
