@@ -55,6 +55,7 @@ def test_an_envoy_is_told_what_to_probe_and_votes_like_an_agent(center: Center, 
             assert [vote["vantage"] for vote in page["votes"]] == ["envoy-1"]
             assert page["readings"][0]["quality"] == 1
             assert why["votes"][0]["vantage"] == "envoy-1"
+            assert "envoy-1: envoy by HDS, which says of a probe whether it went well" in why["text"]
             assert why["rule"] == "vote.connect.failed"
 
     sync(work())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from reachline.center.board import Board
 from reachline.center.owner import Owner
@@ -16,10 +17,12 @@ from reachline.model import LineId
 from reachline.net.rpc import Service
 from reachline.wire.frame import Plan
 
-__all__ = ["Evidence", "Told", "offered"]
+__all__ = ["BY_HDS", "Evidence", "Told", "offered"]
 
 log = logging.getLogger("reachline.center")
 
+BY_HDS: Final = " by HDS"
+"""How the release of an Envoy ends that is a vantage."""
 Told = tuple[str, int, str]
 """Who told of a line, when (ms of the center's clock), and what, in words."""
 Addresses = Mapping[LineId, Sequence[tuple[str, int]]]

@@ -10,7 +10,7 @@ from typing import Final
 
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import Board
-from reachline.center.evidence import Told
+from reachline.center.evidence import BY_HDS, Told
 from reachline.center.matrix import told_way
 from reachline.center.mesh import MeshSeen
 from reachline.center.owner import Owner
@@ -73,6 +73,7 @@ class Explainer:
             *self._limits(line),
             *self._ways(line),
             *self._planes(line),
+            *self._envoys(found),
         )
         return telling.document(found, self._clock, self._unix, beside)
 
@@ -130,6 +131,14 @@ class Explainer:
         """Whose calls stand behind what the business says, and what the line's endpoints say of themselves."""
         for teller, at_ms, text in self._told(line):
             yield Beside(teller, self._unix(at_ms), self._clock(at_ms), text)
+
+    def _envoys(self, found: Explanation) -> Iterator[Beside]:
+        """Which of the vantages are data planes: what they say is weaker evidence."""
+        for vantage in sorted({vote.vantage for vote in (*found.votes, *found.current)}):
+            agent = self._board.roster.get(VantageId(vantage))
+            if agent is not None and agent.last_ms is not None and agent.release.endswith(BY_HDS):
+                text = f"{agent.release}, which says of a probe whether it went well, and no more"
+                yield Beside(vantage, self._unix(agent.last_ms), self._clock(agent.last_ms), text)
 
     def _unix(self, at_ms: int) -> Seconds:
         return round(self._board.origin + at_ms / 1000, 3)

@@ -13,6 +13,7 @@ from typing import Final
 
 from reachline.center.abilities import fitted
 from reachline.center.checks import unfit
+from reachline.center.evidence import BY_HDS
 from reachline.center.hinting import hint
 from reachline.center.roster import Agent, Arrival, Roster
 from reachline.center.xds.admission import bearer, first
@@ -86,7 +87,7 @@ class Vantages:
         self._numbers -= 1  # apart from the streams of agents, which count up
         hello = Hello(
             protocol=PROTOCOL,
-            release=f"{teller.release} by HDS",
+            release=teller.release + BY_HDS,
             agent=teller.id,
             boot=f"hds{self._numbers}",
             features=features_of(introduced.kinds),
