@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,8 @@ def blocks(root: Path, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-def run(code: str, peer: Peer, root: Path, directory: Path) -> None:
+def run(code: str, peer: Peer, root: Path, directory: Path) -> str:
+    """What it prints; nothing may go wrong."""
     path = os.pathsep.join(filter(None, [str(root / "src"), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code.replace(ADDRESS, peer.url)],
@@ -42,6 +44,7 @@ def run(code: str, peer: Peer, root: Path, directory: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def test_ten_lines_lead_from_nothing_to_a_counted_call(peer: Peer, root: Path, tmp_path: Path) -> None:
@@ -53,15 +56,34 @@ def test_ten_lines_lead_from_nothing_to_a_counted_call(peer: Peer, root: Path, t
     assert peer.door.outcomes() == {"payments/a ok": 1}
 
 
+def test_the_same_lines_without_a_center_leave_a_dead_endpoint(peer: Peer, root: Path, tmp_path: Path) -> None:
+    first, own, *_ = blocks(root, "python")
+    client = next(row for row in first.splitlines() if row.startswith("client = "))
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        dead = f"http://127.0.0.1:{held.getsockname()[1]}"
+    own = own.replace("http://10.0.0.1:8080", dead).replace("http://10.0.0.2:8080", peer.url)
+    assert dead in own
+    assert peer.url in own
+
+    told = run(
+        "\n".join([first.replace(client, own), *["print(client.stats().clusters['payments'].calls.ok)"]]),
+        peer,
+        root,
+        tmp_path,
+    )
+
+    assert told.splitlines() == [f"404 payments/{peer.url.removeprefix('http://')}", "1"]
+
+
 def test_the_asynchronous_twin_runs_and_keeps_its_cache(peer: Peer, root: Path, tmp_path: Path) -> None:
-    run(blocks(root, "python")[2], peer, root, tmp_path)
+    run(blocks(root, "python")[3], peer, root, tmp_path)
 
     assert peer.door.outcomes() == {"payments/a ok": 1}
     assert (tmp_path / "lines.json").exists()
 
 
 def test_calls_are_corrected_and_reported_as_told(peer: Peer, root: Path, tmp_path: Path) -> None:
-    first, attempt, _, corrected, reported, called, looped, *_ = blocks(root, "python")
+    first, _, attempt, _, corrected, reported, called, looped, *_ = blocks(root, "python")
 
     run("\n".join([first, attempt, corrected, reported, called, looped]), peer, root, tmp_path)
 
