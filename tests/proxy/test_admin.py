@@ -105,27 +105,23 @@ def test_an_address_that_is_taken_is_told_with_its_listener(loop: Loop) -> None:
             pass
 
 
-def test_what_it_does_not_speak_or_cannot_read_is_refused_by_name_all_at_once(loop: Loop) -> None:
-    nowhere = {"path_config_source": {"path": "/nowhere"}}
-    rds = manager([], rds={"route_config_name": "r", "config_source": nowhere})
+def test_what_it_does_not_do_or_cannot_read_is_refused_by_name_all_at_once(loop: Loop) -> None:
+    rds = manager([], rds={"route_config_name": "r", "config_source": {"path_config_source": {"path": "/nowhere"}}})
     del rds["route_config"]
-    listeners = [listener(rds), listener(manager([], codec_type="HTTP2"), name="two")]
-    given = {
-        **document(listeners, []),
-        "node": {"id": "n", "cluster": "c"},
-        "dynamic_resources": {"cds_config": {"ads": {}}},
-    }
-    service = {"envoy_grpc": {"cluster_name": "plane"}}
-    given["dynamic_resources"]["ads_config"] = {
-        "api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [service],
-    }  # fmt: skip
-    given["static_resources"]["clusters"] = [cluster("plane", [1])]
+    cookie = [{"cookie": {"name": "c", "ttl": "5s"}}]
+    unsaid = {"rate_limited_retry_back_off": {"reset_headers": [{"name": "x", "format": "SECONDS"}]}, "retry_on": "5xx"}
+    routes = [forward("/a", "a", hash_policy=cookie), forward("/b", "a", retry_policy=unsaid)]
+    undone = manager(routes, xff_num_trusted_hops=2, use_remote_address=True, add_user_agent=True)
+    listeners = [listener(rds), listener(manager([], codec_type="HTTP2"), name="two"), listener(undone, name="three")]
+    given = {**document(listeners, [cluster("a", [1])]), "node": {"id": "n", "cluster": "c"}}
 
     with pytest.raises(ConfigError) as told, running(loop, given):
         pass
 
     assert [(each.place, each.path) for each in told.value.problems] == [
-        ("test", "dynamic_resources.cds_config"), ("/nowhere", ""), ("test", "listeners.two.codec_type"),
+        ("/nowhere", ""), ("test", "listeners.two.codec_type"), ("test", "listeners.three.xff_num_trusted_hops"),
+        ("test", "listeners.three.add_user_agent"), ("test", "routes.all.all.retry_policy.rate_limited_retry_back_off"),
+        ("test", "routes.all.all.hash_policy.cookie.ttl"),
     ]  # fmt: skip
 
 

@@ -44,6 +44,8 @@ class Peer(NamedTuple):
     is_tls: bool = False
     local_address: str = ""
     server_name: str = ""
+    is_certified: bool = False
+    """Whether it showed a certificate that was found right."""
 
 
 class Arrivals:
@@ -82,9 +84,14 @@ class Arrivals:
             headers.append((b"x-envoy-internal", b"true"))
         if b"x-request-id" not in known or is_edge:
             self._identify(headers, known, is_edge=is_edge)
-        if b"x-forwarded-client-cert" in known and self._manager.client_certificate in {"SANITIZE", "SANITIZE_SET"}:
+        if b"x-forwarded-client-cert" in known and self._must_sanitize(peer):
             _remove(headers, b"x-forwarded-client-cert")
         return internal
+
+    def _must_sanitize(self, peer: Peer) -> bool:
+        """Whether what others say of a client's certificate is not believed."""
+        mode = self._manager.client_certificate
+        return mode == "SANITIZE" or (mode == "FORWARD_ONLY" and not peer.is_certified)
 
     def path_of(self, request: Request) -> bytes | None:
         """The path as the manager normalises it; None where it must be refused."""
@@ -115,9 +122,8 @@ class Arrivals:
         if manager.use_remote_address:
             if not manager.skip_xff_append:
                 self._tell_address(headers, forwarded, peer)
-            if not manager.trusted_hops:
-                _remove(headers, b"x-forwarded-proto")
-                known.pop(b"x-forwarded-proto", None)
+            _remove(headers, b"x-forwarded-proto")
+            known.pop(b"x-forwarded-proto", None)
             if not internal:
                 _set(headers, b"x-envoy-external-address", peer.address.encode())
         if manager.append_x_forwarded_port and b"x-forwarded-port" not in known:

@@ -235,7 +235,8 @@ class Downstream(asyncio.BufferedProtocol):
 def _peer(transport: asyncio.Transport) -> Peer:
     name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     sock = transport.get_extra_info("socket")
-    is_tls = transport.get_extra_info("ssl_object") is not None
+    shaken = transport.get_extra_info("ssl_object")
+    is_tls, is_certified = shaken is not None, shaken is not None and bool(shaken.getpeercert())
     if sock is not None and sock.family not in (socket.AF_INET, socket.AF_INET6):
         return Peer("", 0, is_tls=is_tls)
-    return Peer(name[0], name[1], own[1], is_tls, own[0])
+    return Peer(name[0], name[1], own[1], is_tls, own[0], is_certified=is_certified)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from reachline.net.ads import Ads
 from reachline.proxy import resources
 from reachline.proxy.clusters import Clusters
 from reachline.proxy.listeners import Listeners, chains_of
+from reachline.proxy.refusing import of_listener, of_routes
 from reachline.wire.ads import ALL, CDS, LDS, RDS, News, Told
 
 __all__ = ["Following"]
@@ -192,6 +193,7 @@ class Following:
                 self._refuse_fixed(told.name, self._fixed_listeners, "ads")
                 self._put(listener)
             case RouteConfig() as config:
+                _refuse(of_routes(config, "ads"))
                 self._listeners.route(config, told.name)
             case _ if is_gone and told.type_url == CDS and told.name not in self._fixed:
                 self._clusters.remove(told.name)
@@ -209,9 +211,7 @@ class Following:
 
     def _put(self, listener: Listener) -> None:
         """A listener, once its routes are known."""
-        refused = list(_refusals(listener, self._place))
-        if refused:
-            raise ConfigError(*refused)
+        _refuse(of_listener(listener, self._place))
         path = f"listeners.{listener.name}.rds"
         for name, source in _named(listener).items():
             if source.path:
@@ -228,6 +228,7 @@ class Following:
 
     def _take_routes(self, text: str, path: str) -> None:
         found = resources.routes(text, path)
+        _refuse(problem for config in found.values() for problem in of_routes(config, path))
         for name, config in found.items():
             self._listeners.route(config, name)
         for name in self._of_rds.get(path, frozenset()) - found.keys():
@@ -247,11 +248,7 @@ def _named(listener: Listener) -> dict[str, Source]:
     return {each.name: each.source for each in found}
 
 
-def _refusals(listener: Listener, place: str) -> Iterator[Problem]:
-    at = f"listeners.{listener.name}"
-    if listener.proxy_protocol:
-        yield Problem(place=place, path=at, value="", rule="PROXY headers are not read by this proxy")
-    for each in chains_of(listener):
-        if isinstance(each.handler, HttpManager) and each.handler.codec == "HTTP2":
-            rule = "HTTP/1.1 alone is spoken to clients"
-            yield Problem(place=place, path=f"{at}.codec_type", value="HTTP2", rule=rule)
+def _refuse(problems: Iterable[Problem]) -> None:
+    found = list(problems)
+    if found:
+        raise ConfigError(*found)

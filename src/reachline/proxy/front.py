@@ -22,7 +22,7 @@ from reachline.proxy.ends import reading_room
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import Dates, answer_head, local_head, request_head
-from reachline.proxy.message import Answer, Headers, Request
+from reachline.proxy.message import Answer, Headers, Request, first
 from reachline.proxy.requests import Limits
 from reachline.proxy.way import Way
 
@@ -151,6 +151,8 @@ class Front:
             began = exchange.sent_at
             exchange.service_ms = 0 if began is None else int((exchange.active_at - began) * 1_000)
             headers.append((b"x-envoy-upstream-service-time", b"%d" % exchange.service_ms))
+        if manager.request_id_in_response and (said := first(request.headers, b"x-request-id")) is not None:
+            headers.append((b"x-request-id", said))
         if way.tells_tries:
             count = 1 if exchange.retries is None else exchange.retries.count + 1
             headers.append((b"x-envoy-attempt-count", b"%d" % count))
