@@ -71,6 +71,7 @@ from reachline.wire import (
     x509,
 )
 from reachline.wire.ads import EDS, Client, Response
+from reachline.wire.observatory import read_override
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -1008,6 +1009,13 @@ def _texts() -> Iterator[Target]:
         errors=(ConfigError,),
         seeds=_documents()[:3],
         tokens=YAML_TOKENS,
+    )
+    yield Target(
+        name="wire.observatory",
+        run=read_override,
+        errors=(RemoteProtocolError,),
+        seeds=(b"\x0a\x01b\x12\x06target", b"\x18\x07\x0a\x01a\x21" + bytes(8)),
+        tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x0b", b"\x2d"),
     )
     yield Target(
         name="doors.observatory",
