@@ -15,7 +15,7 @@ from reachline.proxy.message import Answer
 if TYPE_CHECKING:
     from reachline.proxy.pool import Place, Pool
 
-__all__ = ["Caller", "Channel"]
+__all__ = ["Caller", "EndpointChannel"]
 
 _NOTHING_MORE: Final = b""
 
@@ -36,7 +36,7 @@ class Caller(Protocol):
         """Whether the endpoint takes more for now."""
 
 
-class Channel(asyncio.BufferedProtocol):
+class EndpointChannel(asyncio.BufferedProtocol):
     """Written by its pool and by the exchange that holds it, in one thread."""
 
     __slots__ = (

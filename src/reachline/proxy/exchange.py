@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
-from reachline.proxy.channel import Channel
+from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.flags import LocalReply, Lost
 from reachline.proxy.heads import CONTINUE, framed, last
 from reachline.proxy.message import Answer, Headers, Request, first
@@ -59,7 +59,7 @@ class Exchange:
         """When the request was here whole, and sent."""
         self.is_begun = self.is_over = self.is_raw = False
         self._answer: Answer | None = None
-        self._channel: Channel | None = None
+        self._channel: EndpointChannel | None = None
         self._is_chunked = self._waits = self._counted = False
         """Whether the answer goes out in chunks; whether a connection is waited for; whether the backend counts this request."""
         self._try_began: Seconds = 0.0
@@ -110,7 +110,7 @@ class Exchange:
 
     # What the pool tells.
 
-    def connected(self, channel: Channel) -> None:
+    def connected(self, channel: EndpointChannel) -> None:
         self._waits = False
         self._send(channel)
 
@@ -239,7 +239,7 @@ class Exchange:
         else:
             self._fail(flags.OVERFLOW)
 
-    def _send(self, channel: Channel) -> None:
+    def _send(self, channel: EndpointChannel) -> None:
         request = self.request
         assert self.way is not None
         self.way.backend.counts["upstream_rq_total"] += 1
@@ -338,7 +338,7 @@ class Exchange:
         if channel is not None:
             self._let_go(channel, answer)
 
-    def _let_go(self, channel: Channel, answer: Answer) -> None:
+    def _let_go(self, channel: EndpointChannel, answer: Answer) -> None:
         if answer.is_complete and answer.keeps and self.request.is_complete:
             channel.release()
         else:

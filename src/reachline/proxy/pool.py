@@ -12,7 +12,7 @@ from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Thresholds
 from reachline.model import Failure, Seconds
 from reachline.proxy import flags
-from reachline.proxy.channel import Channel
+from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.ends import reading_room
 from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
@@ -33,7 +33,7 @@ class Secured(NamedTuple):
 class Waiter(Protocol):
     """Who waits for a connection."""
 
-    def connected(self, channel: Channel) -> None:
+    def connected(self, channel: EndpointChannel) -> None:
         """Here is one."""
 
     def unconnected(self, lost: Lost) -> None:
@@ -49,8 +49,8 @@ class Place:
         self.key: Final = key
         self.pick: Final = pick
         self.secured = secured
-        self.idle: Final[list[Channel]] = []
-        self.open: Final[set[Channel]] = set()
+        self.idle: Final[list[EndpointChannel]] = []
+        self.open: Final[set[EndpointChannel]] = set()
         self.connecting = 0
         self.waiting: Final[deque[Waiter]] = deque()
 
@@ -97,7 +97,7 @@ class Pool:
         place = self._places.get(key)
         return 0 if place is None else len(place.open)
 
-    def take(self, pick: Pick, authority: str = "") -> Channel | None:
+    def take(self, pick: Pick, authority: str = "") -> EndpointChannel | None:
         """A kept connection that is free, or None: `wait` for one."""
         place = self._places.get(self._key(pick, authority))
         if place is None:
@@ -134,7 +134,7 @@ class Pool:
                 self._pending -= 1
                 return
 
-    def give(self, channel: Channel) -> None:
+    def give(self, channel: EndpointChannel) -> None:
         """It is free again: for the one that waits longest, else it is kept."""
         place, most = channel.place, self._upstream.max_requests_per_connection
         if not channel.is_open:
@@ -149,7 +149,7 @@ class Pool:
             channel.idle_since = self._loop.time()
             place.idle.append(channel)
 
-    def drop(self, channel: Channel) -> None:
+    def drop(self, channel: EndpointChannel) -> None:
         """It is closed."""
         place = channel.place
         if channel in place.open:
@@ -208,7 +208,7 @@ class Pool:
     async def _connect(self, place: Place) -> None:
         upstream, counts = self._upstream, self._counts
         counts["upstream_cx_total"] += 1
-        channel = Channel(
+        channel = EndpointChannel(
             self, place, most_headers=upstream.max_headers, most_bytes=upstream.max_response_headers_kib << 10
         )
         lost = await self._dialled(place, channel)
@@ -230,7 +230,7 @@ class Pool:
         for each in waiting:
             each.unconnected(lost)
 
-    async def _dialled(self, place: Place, channel: Channel) -> Lost | None:
+    async def _dialled(self, place: Place, channel: EndpointChannel) -> Lost | None:
         """None once it is connected."""
         address, secured = place.pick.address, place.secured
         if address is None:
