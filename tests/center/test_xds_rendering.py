@@ -263,6 +263,16 @@ def test_a_line_with_a_name_has_all_its_addresses_in_one_locality_and_they_share
     assert sum(each.load_balancing_weight.value for each in a.lb_endpoints) == FINE * a.load_balancing_weight.value
 
 
+def test_a_line_with_a_name_gets_its_new_weight_too() -> None:
+    world, rendering = World(NAMED), Rendering(Kind.ENVOY)
+    world.addresses[Host("a.example")] = ("10.0.1.1", "10.0.1.2")
+    world.told(rendering)
+
+    world.stands("shop/a", 30)
+
+    assert seen(world.told(rendering)) == {"a": (30, Health.HEALTHY), "b": (100, Health.HEALTHY)}
+
+
 def test_a_name_without_an_address_is_left_out_until_it_has_one() -> None:
     world = World(NAMED)
     rendering = Rendering(Kind.ENVOY)
@@ -456,6 +466,21 @@ def test_a_weight_that_changed_makes_one_assignment_anew_and_no_piece_of_it() ->
 
 
 MANY: Final = 12
+TWELVE: Final = ", ".join(f"l{at}: 'tcp://10.0.0.{at + 1}:80'" for at in range(MANY))
+
+
+def test_a_line_that_is_no_longer_degraded_does_not_count_as_degraded() -> None:
+    world, rendering = World(f"clusters: {{shop: {{lines: {{{TWELVE}}}}}}}"), Rendering(Kind.ENVOY)
+    world.stands("shop/l0", 90, Health.DEGRADED)
+    assert seen(world.told(rendering))["l0"] == (90, Health.DEGRADED)
+
+    world.stands("shop/l0", 100, Health.HEALTHY)
+    world.told(rendering)
+    world.stands("shop/l1", 1, Health.DEGRADED)
+
+    assert seen(world.told(rendering))["l1"] == (1, Health.HEALTHY)
+
+
 moves = st.tuples(
     st.integers(0, MANY - 1), st.sampled_from([0, 1, 3, 40, 100, 10**9]),
     st.sampled_from([Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY, Health.DRAINING, Health.UNKNOWN]),
@@ -467,8 +492,7 @@ moves = st.tuples(
 def test_after_any_changes_what_is_told_is_what_a_new_rendering_would_tell(
     rounds: list[list[tuple[int, int, Health, Gate]]], kind: str
 ) -> None:
-    lines = ", ".join(f"l{at}: 'tcp://10.0.0.{at + 1}:80'" for at in range(MANY))
-    world, kept = World(f"clusters: {{shop: {{lines: {{{lines}}}}}}}"), Rendering(Kind[kind])
+    world, kept = World(f"clusters: {{shop: {{lines: {{{TWELVE}}}}}}}"), Rendering(Kind[kind])
     world.told(kept)
 
     for changes in rounds:
