@@ -142,6 +142,20 @@ def test_a_stale_nonce_changes_nothing() -> None:
     assert stream.due(resources(now, eds={"a": "2"})) is None
 
 
+@pytest.mark.parametrize("type_url", [CDS, EDS])
+def test_a_name_let_go_and_taken_up_again_while_an_answer_was_on_its_way_is_told_again(type_url) -> None:
+    stream, now = subscriber(), resources(cds={"a": "1", "b": "1"}, eds={"a": "1", "b": "1"})
+    stream.received(asks("a", "b", type_url=type_url))
+    first = due(stream, now)
+    stream.received(asks("a", "b", type_url=type_url, nonce=first.nonce))
+    second = due(stream, resources(now, cds={"a": "2"}, eds={"a": "2"}))
+
+    assert stream.received(asks("a", type_url=type_url, nonce=first.nonce)) is Heard.STALE
+    stream.received(asks("a", "b", type_url=type_url, nonce=second.nonce))
+
+    assert bodies(due(stream, resources(now, cds={"a": "2"}, eds={"a": "2"})))["b"] == "1"
+
+
 def test_new_names_are_sent_also_where_they_were_sent_before() -> None:
     stream, now = subscriber(), resources(eds={"a": "1", "b": "1"})
     stream.received(asks("a", "b"))

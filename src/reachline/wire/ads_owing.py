@@ -51,7 +51,7 @@ class Subscription:
 
     __slots__ = (
         "accepted", "asks", "base", "echoed", "error", "gone", "had", "initial", "is_full", "nacks", "names", "nonce", "owed",
-        "refusals", "sent", "was_named", "wild",
+        "refusals", "said", "sent", "was_named", "wild",
     )  # fmt: skip
 
     def __init__(self, *, is_full: bool) -> None:
@@ -60,6 +60,8 @@ class Subscription:
         self.wild = False
         self.was_named = False
         self.names: dict[str, None] = {}
+        self.said: tuple[str, ...] = ()
+        """SotW: names as the last request had them."""
         self.base: Shelf | None = None
         """Whose resources the client was told, but for `owed` and `gone`."""
         self.owed: dict[str, None] = {}

@@ -78,7 +78,11 @@ class Subscriber:
         heard = self._answered(state, request, is_first=is_first)
         match request:
             case Request():
-                if heard is not Heard.STALE:
+                if heard is Heard.STALE:
+                    # It counts for nothing, but what it does not name was let go: if the next one does, it is told again.
+                    left = state.names.keys() - set(request.names)
+                    state.owed.update(dict.fromkeys(name for name in state.names if name in left))
+                else:
                     self._renamed(state, request, is_first=is_first, repeats=heard is Heard.ASKED)
             case DeltaRequest():
                 self._moved(state, request, is_first=is_first)
@@ -108,13 +112,9 @@ class Subscriber:
 
     def _renamed(self, state: Subscription, request: Request, *, is_first: bool, repeats: bool) -> None:
         """SotW: the request names everything that is wanted from here on."""
-        names = {name: None for name in request.names if name != _ALL}
-        state.was_named = state.was_named or bool(request.names)
-        wild = _ALL in request.names or (request.type_url in FULL and not state.was_named)
-        added = [name for name in names if name not in state.names]
-        for name in [name for name in state.names if name not in names and not wild]:
-            forget(state, name)
-        widened, state.wild, state.names = wild and not state.wild, wild, names
+        # Most name what the last one did, an ACK of five hundred clusters' endpoints all five hundred.
+        is_same = not is_first and request.names == state.said
+        added, widened = ([], False) if is_same else self._named(state, request)
         if is_first:
             state.had = bool(request.version)
         elif added or widened:
@@ -122,9 +122,21 @@ class Subscriber:
             state.asks = True
             if widened:
                 state.base = None
-        elif repeats and (names or wild) and not state.echoed:
+        elif repeats and (state.names or state.wild) and not state.echoed:
             # E.g. an Envoy that made a cluster anew and wants its endpoints once more.
             state.base, state.asks, state.echoed = None, True, True
+
+    @staticmethod
+    def _named(state: Subscription, request: Request) -> tuple[list[str], bool]:
+        """The names that are new, and whether everything is wanted that was not before."""
+        names = {name: None for name in request.names if name != _ALL}
+        state.said, state.was_named = request.names, state.was_named or bool(request.names)
+        wild = _ALL in request.names or (request.type_url in FULL and not state.was_named)
+        added = [name for name in names if name not in state.names]
+        for name in [name for name in state.names if name not in names and not wild]:
+            forget(state, name)
+        widened, state.wild, state.names = wild and not state.wild, wild, names
+        return added, widened
 
     def _moved(self, state: Subscription, request: DeltaRequest, *, is_first: bool) -> None:
         """Delta: the request says what is wanted besides, and what no more."""
