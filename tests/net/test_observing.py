@@ -203,6 +203,18 @@ def test_a_status_passes_if_the_rules_say_so(status: int, alive: bool) -> None:
     assert asyncio.run(main()).alive is alive
 
 
+def test_a_check_asks_now() -> None:
+    async def main() -> None:
+        outlets = {"s1": Outlet()}
+        async with _web() as (url, asked), _observing(_rules(url, interval=3_600 * SECOND), outlets) as observing:
+            await until(observing.statuses)
+            before = len(asked)
+            observing.check()
+            await until(lambda: len(asked) > before)
+
+    asyncio.run(main())
+
+
 def test_an_address_that_is_not_ours_is_no_evidence_against_the_outbound() -> None:
     async def main() -> None:
         async with _web() as (url, _):

@@ -96,6 +96,11 @@ class Observing:
         self._machine.outbounds(tuple(outlets), self.now())
         self._wake.set()
 
+    def check(self) -> None:
+        """Ask every outbound now, beside the schedule."""
+        self._machine.check(self.now())
+        self._wake.set()
+
     def called(self, tag: str, passed: bool) -> None:
         """A connection of somebody's by this outbound was made, or could not be for a reason that is not its target's."""
         self._tell(self._machine.called(tag, passed, self.now()))

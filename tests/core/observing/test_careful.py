@@ -230,6 +230,21 @@ def test_re_checks_do_not_push_out_what_a_lucky_run_would_hide() -> None:
     assert found.ping.all == 4 * _RULES.sampling
 
 
+def test_a_check_asks_every_outbound_at_once_beside_the_schedule() -> None:
+    driver = _driver(World({f"s{each}": (Phase(0),) for each in range(9)}))
+    driver.until(_at(100))
+    scheduled = len(driver.probes(Purpose.PROBE))
+
+    driver.machine.check(driver.now)
+    driver.until(_at(100.5))
+
+    assert sorted(ask.tag for _, ask in driver.probes(Purpose.RECHECK)) == [f"s{each}" for each in range(9)]
+    assert {at for at, _ in driver.probes(Purpose.RECHECK)} == {_at(100)}
+    assert len(driver.probes(Purpose.PROBE)) - scheduled <= 3
+    driver.until(_at(130))
+    assert len(driver.probes(Purpose.RECHECK)) == 9
+
+
 def test_our_own_fault_is_no_evidence() -> None:
     machine = observer(_RULES, Random(1))
     machine.outbounds(["s1"], EPOCH)

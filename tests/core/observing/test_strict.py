@@ -148,6 +148,17 @@ def test_an_hour_of_outages_is_told_as_xray_tells_it_at_every_second(name: str) 
     _play(OBSERVERS[name], STORY, CHANGES, _HOUR, seed=7)
 
 
+def test_a_check_of_a_burst_is_stored_and_cancelled_by_no_round() -> None:
+    driver = Driver(observer(_BURST, Random(1)), World({"s1": (Phase(0, rtt=5_000),)}))
+    driver.outbounds(["s1"])
+    driver.until(EPOCH + 59 * SECOND)
+
+    driver.machine.check(driver.now)
+    driver.until(EPOCH + 65 * SECOND)
+
+    assert EPOCH + 64 * SECOND in [at for at, _ in driver.told]
+
+
 def test_a_round_trip_of_no_time_is_not_stored_as_in_xray() -> None:
     machine = observer(_BURST, Random(1))
     machine.outbounds(["s1"], EPOCH)

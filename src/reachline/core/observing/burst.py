@@ -58,7 +58,7 @@ class Burst:
         self._available = selected(tags, self._rules.selectors)
         if self._next is None and self._rules.selectors:
             self._next = now
-            self._urgent.extend(self._ask(_CHECK, tag, Purpose.PROBE) for tag in self._available)
+            self.check(now)
 
     def deadline(self) -> int | None:
         """The next request's moment, or the next round's."""
@@ -91,6 +91,10 @@ class Burst:
             told = self._put(waited, result, now)
         self._settle(waited.round)
         return told
+
+    def check(self, now: int) -> None:  # noqa: ARG002  (one signature)
+        """One request by each outbound, which no round cancels: as Xray does at its start."""
+        self._urgent.extend(self._ask(_CHECK, tag, Purpose.PROBE) for tag in self._available)
 
     def called(self, tag: str, passed: bool, now: int) -> tuple[Told, ...]:  # noqa: ARG002  (one signature)
         """Says nothing here: Xray looks at its own requests alone."""

@@ -69,7 +69,7 @@ class Careful:
                 self._push(self._schedule, now, line)
 
     def check(self, now: int) -> None:
-        """Ask every outbound now, beside the schedule: after a change of network, or because somebody wants to know."""
+        """Ask every outbound now, as far as the budget lets it."""
         for line in self._lines.values():
             self._recheck(line, now)
 

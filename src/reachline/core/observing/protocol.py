@@ -39,5 +39,8 @@ class Observer(Observation, Asking, Protocol):
     def outbounds(self, tags: Iterable[str], now: int) -> None:
         """These outbounds exist from now on. The first call is the start."""
 
+    def check(self, now: int) -> None:
+        """Ask every outbound now, beside the schedule: somebody wants to know, or our network is another."""
+
     def called(self, tag: str, passed: bool, now: int) -> tuple[Told, ...]:
         """A connection of somebody's by this outbound was made, or could not be for a reason that is not its target's."""

@@ -73,6 +73,9 @@ class Single:
             self._next = now + max(0, self._rules.interval)
         return (told,)
 
+    def check(self, now: int) -> None:
+        """Nothing: Xray's observer has no such thing."""
+
     def called(self, tag: str, passed: bool, now: int) -> tuple[Told, ...]:  # noqa: ARG002  (one signature)
         """Says nothing here: Xray looks at its own requests alone."""
         return ()
