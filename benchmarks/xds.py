@@ -1,5 +1,5 @@
 """What it costs to tell data planes: from a push to its effect in a real Envoy, a changed assignment told to 500 subscribers, and
-rendering a cluster of 10 000 lines for them; and what it costs to hear what they tell back.
+rendering a cluster of 10 000 lines for them; what it costs to hear what they tell back; and our own proxy beside Envoy.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.xds_evidence import evidence_figures
 from benchmarks.xds_fan import SUBSCRIBERS, fan_figures, figure, nobody
+from benchmarks.xds_proxy import proxy_figures
 from tests.center.steered import Center
 from tests.differential.real import binary, started
 
@@ -204,7 +205,7 @@ def main() -> None:
     parser.add_argument("--subscribers", type=int, default=SUBSCRIBERS)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--flips", type=int, default=FLIPS)
-    parser.add_argument("--part", choices=["envoy", "fan", "render", "evidence"], help="one alone")
+    parser.add_argument("--part", choices=["envoy", "fan", "render", "evidence", "proxy"], help="one alone")
     parser.add_argument("--into", type=Path, default=RESULTS)
     options = parser.parse_args()
     figures: list[Figure] = []
@@ -216,6 +217,8 @@ def main() -> None:
         figures += render_figures(options.lines)
     if options.part in (None, "evidence"):
         figures += evidence_figures()
+    if options.part in (None, "proxy"):
+        figures += proxy_figures()
     finish("xds" if options.part is None else f"xds-{options.part}", figures, directory=options.into)
 
 
