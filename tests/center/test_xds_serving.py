@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import grpc
@@ -15,6 +16,9 @@ import grpc.aio
 import pytest
 
 pytest.importorskip("envoy.service.discovery.v3.discovery_pb2", reason="xds-protos is not installed")
+
+from envoy.config.endpoint.v3 import endpoint_pb2
+from google.protobuf import json_format
 
 from reachline.center.published import Published
 from reachline.center.xds.door import DELTA, SOTW, Closed
@@ -24,10 +28,11 @@ from reachline.center.xds.serving import Serving
 from reachline.errors import RemoteProtocolError
 from reachline.model import Health, Locality
 from reachline.net import rpc
+from reachline.net.ads import Ads
 from reachline.testing.center import ADDRESSES, DOCUMENT, RunningCenter, dead, good
 from reachline.testing.wait import until
 from reachline.wire import xds
-from reachline.wire.ads import CDS, EDS, DeltaRequest, Request, Response
+from reachline.wire.ads import CDS, EDS, DeltaRequest, Request, Response, Told
 from reachline.wire.resources import EMPTY, Shelf, rendered
 
 ENVOY = xds.Node(id="e1", user_agent="envoy", version="1.40.0", locality=Locality(zone="z1"))
@@ -484,3 +489,38 @@ def test_after_a_restart_without_a_journal_who_knows_more_is_told_first_what_was
         return found
 
     sync(work())
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_our_own_client_follows_our_own_center(serves, delta) -> None:
+    def assigned(port: int) -> bytes:
+        address = {"socket_address": {"address": "10.0.0.1", "port_value": port}}
+        document = {"cluster_name": "a", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}]}
+        return bytes(json_format.ParseDict(document, endpoint_pb2.ClusterLoadAssignment()).SerializeToString())
+
+    async def test(served: Served) -> None:
+        def publish(port: int) -> None:
+            served.now = served.now.replaced([rendered(EDS, "a", assigned(port))])
+            served.publish()
+
+        ports: list[int] = []
+
+        def listener(told: Told | None) -> None:
+            if told is not None and isinstance(told.value, xds.Assignment):
+                ports.extend(member.address.port for member in told.value.membership.members)
+
+        publish(1)
+        client = Ads(served.socket, node=xds.Node(id="sdk"), rng=Random(1), delta=delta)
+        running = asyncio.create_task(client.run())
+        client.subscribe(EDS, "a", listener)
+        await until(lambda: ports == [1], what="the first")
+        publish(2)
+        await until(lambda: ports == [1, 2], what="the second")
+        (stream,) = served.serving.streams
+
+        assert stream.audience.kind is Kind.OWN
+        assert client.trouble == ""
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    serves(test)
