@@ -28,6 +28,9 @@ _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
 
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
+
 
 class Poll:
     """Newest ballot of each vantage on each line. `heard_ms` says when a line was last judged by anyone, longest silence first."""
@@ -119,7 +122,7 @@ class Poll:
             if known is not None:
                 told[line.id] = known._replace(suspicion=before)
             return Ballot(zone, now_ms, doubt, vote and vote._replace(zone=zone), (), suspects, before)
-        told[line.id] = Said(TRUST, seen if known is None else known.seen.plus(seen), before)
+        told[line.id] = _new(Said, (TRUST, seen if known is None else known.seen.plus(seen), before))
         if is_quiet and not before:
             return calm_ballot(vantage, (FAILED[kind], 0, seen.attempts), now_ms, doubt)
         what = loudest(seen, rules.questions) if zone is _D else "failed"

@@ -133,7 +133,7 @@ def _judged(row: Row, zone: Zone, sums: Sums | None, now_ms: int, rules: Rules) 
     gate, severity = breaker.gate, 0
     judged = was
     if zone is not _N:
-        if zone is not _H and gate is _CLOSED and was.health in _SICK:
+        if rules.questions and zone is not _H and gate is _CLOSED and was.health in _SICK:
             severity = severity_milli(recent, asked.sums, rules.questions)  # faults grow by nothing else
         elapsed = min(now_ms - judged_ms, 2 * rules.tick_ms) if judged_ms else rules.tick_ms
         patience, faults = rules.patience, rules.faults
