@@ -123,6 +123,8 @@ class Downstream(asyncio.BufferedProtocol):
             self._linger()
             return
         self.idle_since = self._front.now()
+        if self._reader.rest is not None:
+            self._reader.resume()  # the endpoint did not care for the other protocol
         inbox = self._reader.inbox
         if inbox or self._reader.refusal is not None:
             # Not from here: a thousand requests sent at once would be a thousand calls deep.

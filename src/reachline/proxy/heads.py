@@ -16,6 +16,8 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS: Final = {status: f"HTTP/1.1 {status} {phrase(status)}\r\n".encode() for status in range(100, 600)}
 _SWITCHING: Final = 101
 _BODILESS: Final = frozenset({101, 204, 304})
+_BODILESS_METHODS: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"TRACE", b"CONNECT"})
+"""Of all others it is said that there is no body, as RFC 9110, 8.6 has it."""
 
 
 class Dates:
@@ -47,6 +49,8 @@ def request_head(request: Request, path: bytes, host: bytes, headers: Headers) -
     _lines(out, headers)
     if request.upgrade:
         out += (b"connection: upgrade\r\nupgrade: ", request.upgrade, b"\r\n")
+    elif request.length is None and request.method not in _BODILESS_METHODS:
+        out.append(b"content-length: 0\r\n")
     out.append(b"transfer-encoding: chunked\r\n\r\n" if request.length == -1 else b"\r\n")
     return out
 
@@ -75,7 +79,7 @@ def answer_head(
     chunked = False
     if answer.length is None or answer.length < 0:
         chunked = status not in _BODILESS and version == "1.1"
-        if chunked and (answer.length is not None or not head_only):
+        if chunked:
             out.append(b"transfer-encoding: chunked\r\n")
     if status == _SWITCHING:
         out.append(b"connection: upgrade\r\n")
@@ -102,7 +106,8 @@ def local_head(
     if closes:
         out.append(b"connection: close\r\n")
     if not reply.body and not has_length and reply.status not in _BODILESS and reply.status >= 200:
-        out.append(b"content-length: 0\r\n")
+        # Of what HEAD asked for, as in Envoy, the length is not known.
+        out.append(b"transfer-encoding: chunked\r\n" if head_only else b"content-length: 0\r\n")
     out.append(b"\r\n")
     if reply.body and not head_only:
         out.append(reply.body)
