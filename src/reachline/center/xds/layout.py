@@ -53,22 +53,24 @@ class Survey(NamedTuple):
     """The names that must be resolved."""
     zones: frozenset[str] = frozenset()
     """Where lines are seen from, as far as they say."""
+    schemes: frozenset[str] = frozenset()
 
 
 def surveyed(lines: Iterable[Line]) -> Survey:
     """The lines in the order given."""
-    usable, apart, hosts, zones = [], {}, set(), set()
+    usable, apart, hosts, zones, schemes = [], {}, set(), set(), set()
     for line in lines:
         endpoint = line.endpoint
         if why := why_apart(endpoint, line.outbound):
             apart[line.id] = why
             continue
         usable.append(line)
+        schemes.add(endpoint.scheme)
         if not is_numeric(endpoint.host):
             hosts.add(Host(endpoint.host, endpoint.family))
         if line.origin:
             zones.add(line.origin)
-    return Survey(tuple(usable), apart, frozenset(hosts), frozenset(zones))
+    return Survey(tuple(usable), apart, frozenset(hosts), frozenset(zones), frozenset(schemes))
 
 
 def laid(survey: Survey, zone: str, addresses: Mapping[Host, tuple[str, ...]]) -> Layout:
@@ -85,10 +87,8 @@ def laid(survey: Survey, zone: str, addresses: Mapping[Host, tuple[str, ...]]) -
             others.setdefault(first.id, []).append(line.id)
     spots, apart = _spots(firsts.values(), addresses, frozenset(host.name for host in survey.hosts))
     rows = [line.id for line in firsts.values() if line.id not in apart]
-    schemes = frozenset([line.endpoint.scheme for line in firsts.values()])
-    return Layout(
-        tuple(spots), tuple([(line, *others.get(line, ())) for line in rows]), {**survey.apart, **apart}, schemes
-    )
+    found = [(line, *others.get(line, ())) for line in rows] if others else [(line,) for line in rows]
+    return Layout(tuple(spots), tuple(found), {**survey.apart, **apart}, survey.schemes)
 
 
 def _spots(
