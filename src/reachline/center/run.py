@@ -207,6 +207,7 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         drills.follow()
         mesh.reconfigure(_mesh(document))
         intake.replan()
+        xds.follow(document)
         options.adopted(document)
 
     documents.apply = apply
