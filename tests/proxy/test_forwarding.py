@@ -110,6 +110,20 @@ def test_the_endpoint_is_left_when_the_client_goes(proxy: Proxy, endpoint: Endpo
     eventually(lambda: proxy.figures()["cluster.a.upstream_rq_active"] == 0)
 
 
+def test_a_client_that_sends_no_more_gets_its_answer_and_is_let_go(loop: Loop, endpoint: Endpoint) -> None:
+    with (
+        running(loop, http([forward("/", "a")], [cluster("a", [endpoint.port])])) as proxy,
+        connect(proxy.port) as client,
+    ):
+        client.sendall(get("/held", last=False))
+        client.shutdown(socket.SHUT_WR)
+        eventually(lambda: endpoint.asked)
+        endpoint.gate.set()
+
+        assert drain(client).endswith(b"held")
+        eventually(lambda: proxy.figures()["http.in.downstream_cx_active"] == 0)
+
+
 def test_an_answer_that_breaks_off_is_not_ended_as_if_it_were_whole(proxy: Proxy) -> None:
     answer = ask(proxy.port, get("/partial"))
 

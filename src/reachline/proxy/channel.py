@@ -161,7 +161,7 @@ class EndpointChannel(asyncio.BufferedProtocol):
         if self._is_raw and caller is not None:
             self._is_heard = True
             caller.raw(_NOTHING_MORE)
-            return not self._is_sent
+            return not self._is_sent and self._transport is not None and self._transport.can_write_eof()
         return False
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -79,9 +79,10 @@ class Downstream(asyncio.BufferedProtocol):
         if exchange is not None and exchange.is_raw:
             self._is_heard = True
             exchange.raw_from_client(b"")
-            return not self._is_sent
-        # With one half closed it may still wait for its answer.
-        return exchange is not None and exchange.request.is_complete
+            return not self._is_sent and not self.peer.is_tls
+        self._is_heard = True
+        # With one half closed it may still wait for its answer; TLS knows no such thing.
+        return exchange is not None and exchange.request.is_complete and not self.peer.is_tls
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -129,6 +130,8 @@ class Downstream(asyncio.BufferedProtocol):
         if inbox or self._reader.refusal is not None:
             # Not from here: a thousand requests sent at once would be a thousand calls deep.
             self._front.loop.call_soon(self._serve)
+        elif self._is_heard:
+            self._transport.close()
         else:
             self.hold(False)
 
