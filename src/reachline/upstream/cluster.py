@@ -20,8 +20,7 @@ from reachline.core.weigh import MILLI
 from reachline.model import Failure, Gate, LineId, Outcome, Seconds, Version
 from reachline.upstream.attempt import Attempt
 from reachline.upstream.care import Cares, other, spared
-from reachline.upstream.ejecting import Ejecting
-from reachline.upstream.judging import announce, announce_misuse, broken, judged
+from reachline.upstream.judging import announce, announce_misuse, broken, ejecting, judged
 from reachline.upstream.lately import Lately
 from reachline.upstream.listing import Key, LineList, Listed, Pick, is_pick
 from reachline.upstream.outcome import Column, FailureName, column_of_word, pace_of
@@ -83,7 +82,7 @@ class Cluster:
         self._cares = Cares()
         self._lately = Lately()
         self._trips = self._refused = self._misuses = 0
-        self._own = None if outliers is None else Ejecting(outliers, clock=clock, rng=rng)
+        self._own = ejecting(outliers, clock, rng)
         self._source: Source = "none"
         self._heard_ms = _NEVER
         self._list = LineList(cluster=name, lines=())

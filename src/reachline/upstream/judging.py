@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final
 
 from reachline.core.local import LocalBreaker, abandoned, failed, succeeded
 from reachline.core.regroup import Admission
 from reachline.core.rules import LocalRules
-from reachline.model import Gate, LineId
+from reachline.model import Gate, LineId, Seconds
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column
 
-__all__ = ["announce", "announce_misuse", "broken", "judged"]
+if TYPE_CHECKING:
+    from reachline.core.outlier_rules import OutlierRules
+    from reachline.upstream.ejecting import Ejecting
+
+__all__ = ["announce", "announce_misuse", "broken", "ejecting", "judged"]
 
 _log: Final = logging.getLogger("reachline.upstream.cluster")
 
@@ -39,6 +44,15 @@ def broken(picks: Sequence[Pick], found: Sequence[Admission], rows: Mapping[Line
         if row is not None or each.is_trial:
             made[place] = pick._replace(generation=row.generation if row else 0, is_trial=each.is_trial)
     return made
+
+
+def ejecting(rules: OutlierRules | None, clock: Callable[[], Seconds], rng: Random) -> Ejecting | None:
+    """Outlier detection of this process, where rules ask for it."""
+    if rules is None:
+        return None
+    from reachline.upstream.ejecting import Ejecting  # noqa: PLC0415  (only who asks for it needs it)
+
+    return Ejecting(rules, clock=clock, rng=rng)
 
 
 def announce_misuse(log: logging.Logger, cluster: str, method: str, argument: object) -> None:

@@ -157,7 +157,9 @@ def test_what_cannot_be_balanced_is_refused_with_its_position(wrong: Member[str]
 
 
 def test_an_unknown_policy_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"a policy is one of least_request, maglev.*got fastest"):
+    with pytest.raises(
+        ConfigError, match=r"a policy is one of client_side_weighted_round_robin, least_request, maglev.*got fastest"
+    ):
         build([], Policy(name="fastest"), Memory(), CHANCE)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from statistics import median_high, median_low
 from typing import Final, NamedTuple, TypeVar
 
 from reachline.core.pick.member import WEIGHT_MOST, Member
@@ -85,7 +84,7 @@ def reweighed(
     members = tuple(members)
     found = [_valid(known.get(member.key), now_ms, weighing) for member in members]
     some = sorted(weight for weight in found if weight is not None)
-    middle = (median_low(some) + median_high(some)) // 2 if some else 1
+    middle = (some[(len(some) - 1) // 2] + some[len(some) // 2]) // 2 if some else 1
     weights = _fitting([middle if weight is None else weight for weight in found])
     return tuple(member._replace(weight=weight) for member, weight in zip(members, weights, strict=True))
 
