@@ -111,9 +111,11 @@ class Grpc:
 
 
 @contextmanager
-def grpc_process(directory: Path, center: str) -> Iterator[Grpc]:
+def grpc_process(directory: Path, center: str | Way) -> Iterator[Grpc]:
+    """A process that calls `xds:///shop` by this center, or as its way says."""
+    way = Way(node="grpc-1", center=center) if isinstance(center, str) else center
     bootstrap = directory / "grpc.json"
-    bootstrap.write_text(json.dumps(grpc_bootstrap(Way(node="grpc-1", center=center))))
+    bootstrap.write_text(json.dumps(grpc_bootstrap(way)))
     command = [sys.executable, "-m", "tests.e2e.xds_calls", "xds:///shop"]
     environ = {**os.environ, "GRPC_XDS_BOOTSTRAP": str(bootstrap)}
     root = Path(__file__).parents[2]
