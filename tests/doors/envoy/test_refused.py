@@ -222,7 +222,7 @@ def test_no_document_ends_in_a_traceback(chance: Any, value: Any, changes: int) 
     document = copy.deepcopy(WHOLE)
     for _ in range(changes):
         block, key = chance.choice(places(document))
-        block[key] = value
+        block[key] = copy.deepcopy(value)  # else it may be put into itself
 
     with suppress(ConfigError):
         read(document)
