@@ -224,6 +224,43 @@ def test_verdicts_on_what_was_not_asked_are_counted_and_left() -> None:
     assert found == ([], 1)
 
 
+def test_verdicts_on_addresses_that_were_not_asked_are_counted_and_left() -> None:
+    verdicts = Verdicts()
+    verdicts.ask(asked(), 0)
+    strangers = [Verdict("payments/a tcp", "10.0.9.9", port, Health.UNHEALTHY) for port in range(1, 4)]
+
+    slices, unknown = verdicts.sort([Verdict("payments/a tcp", *AT, Health.HEALTHY), *strangers], SETTLED_MS)
+
+    assert (slices, unknown) == ([{"payments/a tcp": {AT: Health.HEALTHY}}], 3)
+
+
+def test_an_address_that_a_line_left_is_not_failed_by_the_report_that_was_under_way() -> None:
+    heard = Heard(at=(AT, ("10.0.0.2", 443)))
+    heard.said(Health.HEALTHY, Health.HEALTHY)
+    (before,) = heard.found.asks
+    heard.verdicts.ask(asked(probes="tcp: 1s"), heard.now_ms)
+    rows = [Verdict(before.name, *at, Health.UNHEALTHY) for at in before.addresses[1:]]
+
+    assert taken(heard.verdicts, [Verdict(before.name, *AT, Health.HEALTHY), *rows], heard.now_ms + 1_000)[
+        0
+    ].reading.counts == Counts(ok=3)
+
+
+def test_an_address_that_envoy_writes_otherwise_is_the_same() -> None:
+    verdicts = Verdicts()
+    verdicts.ask(asked(at=(("::ffff:a00:1", 443),)), 0)
+
+    slices, unknown = verdicts.sort(
+        [
+            Verdict("payments/a tcp", "::ffff:10.0.0.1", 443, Health.HEALTHY),
+            Verdict("payments/a tcp", "x", 443, Health.HEALTHY),
+        ],
+        0,
+    )
+
+    assert (slices, unknown) == ([{"payments/a tcp": {("::ffff:a00:1", 443): Health.HEALTHY}}], 1)
+
+
 def test_windows_of_checks_that_stay_are_kept_when_others_come() -> None:
     heard = Heard()
     heard.said(Health.UNHEALTHY)

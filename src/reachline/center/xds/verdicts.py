@@ -6,6 +6,7 @@ attempt; their windows are kept here as an agent keeps its own. No round trip, n
 
 from __future__ import annotations
 
+import ipaddress
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -196,7 +197,8 @@ class Verdicts:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
         self._watched: Mapping[str, _Watched] = {}
-        self._asks: tuple[Ask, ...] = ()
+        self._asked: frozenset[tuple[str, str, int]] = frozenset()
+        """Names with the addresses that are probed under them."""
         self._new: dict[tuple[str, str, int], int] = {}
         """Endpoints that may not have been probed yet, and until when: Envoy says UNHEALTHY of these."""
 
@@ -207,16 +209,16 @@ class Verdicts:
             for name, each in asking.watched.items()
             if name in self._watched and each.plan == self._watched[name].plan
         }
-        known = {(ask.name, *at) for ask in self._asks if ask.name in kept for at in ask.addresses}
         self._new = {
             (ask.name, *at): self._new.get((ask.name, *at), 0)
-            if (ask.name, *at) in known
+            if ask.name in kept and (ask.name, *at) in self._asked
             else now_ms + ask.timeout_ms + _UNDERWAY_MS
             for ask in asking.asks
             for at in ask.addresses
         }
         self._new = {key: until_ms for key, until_ms in self._new.items() if until_ms > now_ms}
-        self._asks, self._watched = asking.asks, asking.watched
+        self._asked = frozenset((ask.name, *at) for ask in asking.asks for at in ask.addresses)
+        self._watched = asking.watched
         self._windows = {
             name: known
             for name, known in self._windows.items()
@@ -224,14 +226,17 @@ class Verdicts:
         }
 
     def sort(self, verdicts: Iterable[Verdict], now_ms: int) -> tuple[list[Said], int]:
-        """A report's verdicts in slices of lines, for `take`, and how many were of nothing that was asked."""
+        """A report's verdicts in slices of lines, for `take`, and how many were of nothing that was asked: of another name, or of an
+        address that the line has no more.
+        """
         said: Said = {}
-        unknown = 0
+        unknown, asked = 0, self._asked
         for name, address, port, health in verdicts:
-            if name not in self._watched:
+            at = name, address, port
+            if at not in asked and (at := (name, _canonical(address), port)) not in asked:
                 unknown += 1
-            elif not (self._new and self._is_unprobed((name, address, port), health, now_ms)):
-                said.setdefault(name, {})[address, port] = health
+            elif not (self._new and self._is_unprobed(at, health, now_ms)):
+                said.setdefault(name, {})[at[1:]] = health
         return list(self._sliced(said)), unknown
 
     def _sliced(self, said: Said) -> Iterator[Said]:
@@ -269,3 +274,13 @@ class Verdicts:
             return True
         self._new.pop(at, None)
         return False
+
+
+def _canonical(address: str) -> str:
+    """The address as lines have theirs: Envoy writes an IPv4 address within IPv6 otherwise. Any other text as it is."""
+    if not address.startswith("::ffff:"):
+        return address
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address
