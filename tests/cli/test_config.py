@@ -169,6 +169,57 @@ def test_what_is_wrong_with_a_bootstrap_is_told_like_all_else(
     assert capsys.readouterr().err == said
 
 
+_ENVOY = "is an Envoy bootstrap, not a center's document; `reachline proxy FILE` forwards by it"
+_XRAY = "is an Xray document, not a center's document; `reachline config check FILE` says what it holds"
+_OURS = (
+    "is a center's document, not an Envoy bootstrap; "
+    "`reachline up FILE` runs it, `reachline envoy bootstrap FILE` prints what follows it"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "said"),
+    [
+        (["up"], "static_resources: {}\nadmin: {}\n", _ENVOY),
+        (["center"], "node: {id: n}\n", _ENVOY),
+        (["config", "show"], "node: {id: n}\n", _ENVOY),
+        (["envoy", "bootstrap"], '{"outbounds": [{"protocol": "freedom"}]} // Xray', _XRAY),
+        (["proxy"], GOOD, _OURS),
+        (["explain", "--request", "GET http://a/", "-f"], GOOD, _OURS),
+    ],
+)
+def test_a_document_of_another_kind_is_told_as_that_in_one_line(
+    command: list[str], text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "document"
+    path.write_text(text)
+
+    assert main([*command, str(path)]) == 2
+    assert capsys.readouterr().err == f"reachline: {path}: {said}\n"
+
+
+@pytest.mark.parametrize("text", ["clusters: {}\nnode: {id: n}\n", "stories: 1\n", "- a\n", "a: [\n"])
+def test_a_document_that_may_be_the_wanted_kind_is_told_what_is_wrong_with_it(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "document"
+    path.write_text(text)
+
+    assert main(["up", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"reachline: {path}:" in said
+    assert ", not " not in said
+
+
+@pytest.mark.parametrize("group", ["config", "envoy", "grpc"])
+def test_what_a_group_says_of_its_commands_is_whole(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([group, "--help"])
+
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
 def test_a_door_can_be_named_and_must_be_one(good: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check", good, "--door", "envoy"]) == 2
     assert "clusters: unknown field" in capsys.readouterr().err

@@ -84,7 +84,9 @@ def test_every_stream_is_a_row_and_every_refusal_a_line_with_its_reason(capsys) 
             "?",
             "nobody follows this center by xDS yet: `reachline envoy bootstrap` points an Envoy at it",
         ),
-        (document(), ("e 1", "--trouble"), "?node=e+1&trouble=1", "none of these"),
+        (document(), ("e 1", "--trouble"), "?node=e+1&trouble=1", "nobody by the name e 1 is in trouble"),
+        (document(), ("e 1",), "?node=e+1", "nobody by the name e 1 follows this center"),
+        (document(), ("--trouble",), "?trouble=1", "nobody is in trouble"),
         (document(stream("e1", told()), reason="shop: weights"), (), "?", "shop: weights"),
     ],
 )

@@ -13,9 +13,9 @@ import typer
 
 from reachline.center.reloading import Source
 from reachline.center.run import Options, Started, run
+from reachline.cli.documents import document_in
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
-from reachline.doors import reach
 from reachline.doors.settings import Document
 from reachline.net import reload
 
@@ -40,7 +40,7 @@ def command(
     """
     start_logging(log_format, log_level)
     text = reload.text_of(file)
-    document = reach.read(text, name=str(file), environ=os.environ)
+    document = document_in(text, str(file))
     assets = Path(str(files("reachline") / "console"))
     options = Options(
         source=Source(file, text), console=assets, also=tuple(also or ()), insecure=insecure, environ=os.environ

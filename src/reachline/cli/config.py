@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from reachline.cli.documents import TABLE, Checked, check_xray, directory, kind_of
+from reachline.cli.documents import TABLE, Checked, check_xray, directory, document_in, kind_of
 from reachline.cli.main import USAGE
 from reachline.cli.render import Column, Output, OutputOption, show, write_json
 from reachline.doors import reach, reference
@@ -40,9 +39,10 @@ def check(
     compat: Annotated[str, typer.Option("--compat", help="strict: exactly as Xray takes its document.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Says all that is wrong, each with file:line:column; exit code 2 where anything is.
+    """Say all that is wrong with a document.
 
-    Reads documents of Reachline, bootstraps of Envoy, and documents of Xray: a file, or a directory as its -confdir.
+    Each problem with file:line:column; exit code 2 where there is any. Reads documents of Reachline, bootstraps of Envoy, and
+    documents of Xray: a file, or a directory as its -confdir.
     """
     if door and door not in TABLE:
         rule, hint = f"is no kind of document: {' or '.join(TABLE)}", ""
@@ -82,7 +82,10 @@ def show_effective(
     cluster: Annotated[str, typer.Option("--cluster", "-c", help="Of this cluster alone.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Every value in force, cluster by cluster, with where it was said: file:line:column, a preset, a class, or the default."""
+    """Show every value in force.
+
+    Cluster by cluster, with where it was said: file:line:column, a preset, a class, or the default.
+    """
     document = _read(file)
     if cluster and cluster not in document.clusters:
         known = f"it has {', '.join(document.clusters)}"
@@ -102,7 +105,10 @@ def show_effective(
 
 @app.command("schema")
 def schema() -> None:
-    """The JSON Schema of the document, for editors and other tools."""
+    """Print the document's JSON Schema.
+
+    For editors and other tools.
+    """
     write_json(reference.schema())
     if sys.stderr.isatty():
         typer.echo(f"Save it and begin your document with:  {reference.MODELINE}", err=True)
@@ -145,7 +151,7 @@ def _center_rows(document: Document) -> Iterator[Row]:
 
 
 def _read(file: str) -> Document:
-    return reach.read(_text(file), name=_name(file), environ=os.environ)
+    return document_in(_text(file), _name(file))
 
 
 def _text(file: str) -> str:

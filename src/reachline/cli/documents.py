@@ -1,18 +1,21 @@
-"""The kinds of documents that `reachline config check` knows, each by the keys it begins with. A kind is one line in `TABLE`."""
+"""The kinds of documents that commands read, each known by the keys it begins with. A kind is one line in `TABLE`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from reachline.doors import reach
 from reachline.doors.composer import compose
 from reachline.errors import ConfigError, Problem
 from reachline.net.reload import text_of
 
-__all__ = ["TABLE", "Checked", "check_xray", "directory", "kind_of"]
+if TYPE_CHECKING:
+    from reachline.doors.envoy.chain import Chain
+    from reachline.doors.settings import Document
+
+__all__ = ["TABLE", "Checked", "bootstrap_in", "check_xray", "directory", "document_in", "kind_of"]
 
 _SUFFIXES: Final = frozenset({".json", ".jsonc"})
 """Of the files that are read in a directory of Xray's…"""
@@ -35,6 +38,10 @@ class Kind(NamedTuple):
     keys: frozenset[str]
     check: Callable[[str, str], Checked]
     """Of text and the file's name; ConfigError with all problems."""
+    called: str
+    """As a sentence about such a document names it."""
+    use: str
+    """What else is done with one."""
 
 
 def kind_of(text: str) -> str:
@@ -43,13 +50,48 @@ def kind_of(text: str) -> str:
 
     if looks_like_xray(text):
         return "observatory"
+    keys = _top(text)
+    return next((name for name, kind in TABLE.items() if kind.keys & keys), "reach")
+
+
+def document_in(text: str, name: str, *, environ: Mapping[str, str] = os.environ) -> Document:
+    """A document of our own; ConfigError with all problems, or with one where it is of another kind."""
+    from reachline.doors import reach  # noqa: PLC0415  (pydantic, which a proxy goes without)
+
+    try:
+        return reach.read(text, name=name, environ=environ)
+    except ConfigError as error:
+        raise _other(text, name, "reach") or error from None
+
+
+def bootstrap_in(text: str, name: str) -> Chain:
+    """An Envoy bootstrap; ConfigError likewise."""
+    from reachline.doors.envoy.whole import read  # noqa: PLC0415  (a door of its own, for its own documents)
+
+    try:
+        return read(text, name=name)
+    except ConfigError as error:
+        raise _other(text, name, "envoy") or error from None
+
+
+def _other(text: str, name: str, wanted: str) -> ConfigError | None:
+    """What a refused document is instead, where nothing in it speaks for what was wanted."""
+    found, keys = kind_of(text), _top(text)
+    if found == wanted or keys & TABLE[wanted].keys or (found == "reach" and not keys & TABLE["reach"].keys):
+        return None
+    rule = f"is {TABLE[found].called}, not {TABLE[wanted].called}"
+    return ConfigError(Problem(place=name, path="", value="", rule=rule, hint=TABLE[found].use))
+
+
+def _top(text: str) -> frozenset[str]:
+    """The keys that a document begins with."""
     value = compose(text.replace("\t", " "), name="").value
-    if not isinstance(value, Mapping):
-        return "reach"
-    return next((name for name, kind in TABLE.items() if kind.keys & set(value)), "reach")
+    return frozenset(value) if isinstance(value, Mapping) else frozenset()
 
 
 def _reach(text: str, name: str) -> Checked:
+    from reachline.doors import reach  # noqa: PLC0415  (as above)
+
     document = reach.read(text, name=name, environ=os.environ)
     lines = sum(len(reach.lines(document, each)) for each in document.clusters)
     counts = {"clusters": len(document.clusters), "lines": lines, "agents": len(document.agents)}
@@ -122,8 +164,20 @@ TABLE: Final[dict[str, Kind]] = {
              "layered_runtime", "layeredRuntime", "cluster_manager", "clusterManager", "overload_manager", "static_layer"}
         ),
         _envoy,
+        "an Envoy bootstrap",
+        "`reachline proxy FILE` forwards by it",
     ),
-    "observatory": Kind(frozenset({"outbounds", "inbounds", "routing", "observatory", "burstObservatory"}), _xray),
-    "reach": Kind(frozenset({"clusters"}), _reach),
+    "observatory": Kind(
+        frozenset({"outbounds", "inbounds", "routing", "observatory", "burstObservatory"}),
+        _xray,
+        "an Xray document",
+        "`reachline config check FILE` says what it holds",
+    ),
+    "reach": Kind(
+        frozenset({"clusters"}),
+        _reach,
+        "a center's document",
+        "`reachline up FILE` runs it, `reachline envoy bootstrap FILE` prints what follows it",
+    ),
 }  # fmt: skip
 """In the order in which they are asked."""

@@ -46,7 +46,9 @@ def bootstrap(
     key: Key = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print a bootstrap: reachline envoy bootstrap > envoy.yaml; envoy -c envoy.yaml.
+    """Print what an Envoy is started with.
+
+    reachline envoy bootstrap reachline.yaml > envoy.yaml; envoy -c envoy.yaml.
 
     A token is taken from REACHLINE_AGENT_TOKEN or REACHLINE_TOKEN, else from the document, and stands in what is printed.
     """

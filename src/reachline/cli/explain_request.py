@@ -9,12 +9,12 @@ from random import Random
 from typing import Final
 from urllib.parse import urlsplit
 
+from reachline.cli.documents import bootstrap_in
 from reachline.cli.render import Output, write_json
 from reachline.doors.envoy.asked import Request
 from reachline.doors.envoy.chain import Chain, HttpManager, RouteSource
 from reachline.doors.envoy.explaining import Candidate, Question, Step, explained
 from reachline.doors.envoy.values import Type
-from reachline.doors.envoy.whole import read
 from reachline.errors import ConfigError, Problem
 from reachline.members import is_numeric
 from reachline.net.reload import text_of
@@ -33,7 +33,7 @@ def explain(
 ) -> None:
     """Prints the way; the document is read first, and all that is wrong with it is told."""
     question = question_of(text, headers=headers, source=source, listener=listener, seed=seed)
-    steps, candidates = explained(_whole(read(text_of(file), name=file), file), question, arrive=arrived)
+    steps, candidates = explained(_whole(bootstrap_in(text_of(file), file), file), question, arrive=arrived)
     if output is Output.JSON:
         write_json({"steps": [each._asdict() for each in steps], "endpoints": [each._asdict() for each in candidates]})
         return

@@ -32,7 +32,9 @@ def bootstrap(
     cert: Certificate = "",
     key: Key = "",
 ) -> None:
-    """Print the file that GRPC_XDS_BOOTSTRAP names; then dial xds:///CLUSTER.
+    """Print the file that GRPC_XDS_BOOTSTRAP names.
+
+    reachline grpc bootstrap reachline.yaml > grpc.json; then dial xds:///CLUSTER.
 
     A token is taken from REACHLINE_AGENT_TOKEN or REACHLINE_TOKEN, else from the document, and stands in what is printed.
     """

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from reachline.cli.bootstraps import Way, locality_of, split
-from reachline.doors import reach
+from reachline.cli.documents import document_in
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, Problem
 from reachline.net.reload import text_of
@@ -57,7 +57,7 @@ Key = Annotated[str, typer.Option("--key", metavar="FILE", help="PEM, its key.")
 
 def way_of(file: Path | None, *, environ: Mapping[str, str] = os.environ, **said: Any) -> Way:
     """Options first, then the document, then defaults; ConfigError for what cannot be."""
-    document = None if file is None else reach.read(text_of(file), name=str(file), environ=environ)
+    document = None if file is None else document_in(text_of(file), str(file), environ=environ)
     node = said["node"] or socket.gethostname()
     center = said["center"] or _center(document)
     if not center.startswith("unix:"):

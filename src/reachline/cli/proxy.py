@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from reachline.cli.documents import bootstrap_in
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.doors.envoy.chain import Chain
-from reachline.doors.envoy.whole import read
 from reachline.net import reload
 from reachline.proxy.run import Options, Started, run
 
@@ -31,7 +31,7 @@ def command(
     Ends on SIGINT and SIGTERM once what is under way is over. What of the document is not supported is refused by name.
     """
     start_logging(log_format, log_level)
-    chain = read(reload.text_of(file), name=str(file))
+    chain = bootstrap_in(reload.text_of(file), str(file))
     asyncio.run(_until_signalled(chain, Options(place=str(file), grace=grace, seed=seed)))
 
 

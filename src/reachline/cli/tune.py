@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 import yaml
 
+from reachline.cli.documents import document_in
 from reachline.cli.render import Column, Output, OutputOption, console, show, write_json
 from reachline.cli.whatif import proposed, told_progress, unread
 from reachline.doors import reach
@@ -91,7 +92,7 @@ def command(
     Exit code: 0 better settings are proven, 1 they are not.
     """
     text = text_of(settings)
-    document = reach.read(text, name=str(settings), environ=os.environ)
+    document = document_in(text, str(settings))
     name = _cluster(document, cluster, str(settings))
     price_ms = round(1_000 * _positive(false_trip, "--false-trip"))
     with _evidence(document, name, journal, scenarios, _positive(since, "--since")) as (learn, prove):

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 import typer
 
+from reachline.cli.documents import document_in
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.compose import Demo, Setup, Up, up
-from reachline.doors import reach
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, Problem
 from reachline.net import reload
@@ -59,7 +59,7 @@ def command(
         raise ConfigError(Problem(place="--story", path="", value=str(story), rule="is for --demo", hint="add --demo"))
     start_logging(log_format, log_level)
     text = reload.text_of(file)
-    document = _with_ports(reach.read(text, name=str(file), environ=os.environ), port, agents_port)
+    document = _with_ports(document_in(text, str(file)), port, agents_port)
     setup = Setup(
         source=file,
         text=text,

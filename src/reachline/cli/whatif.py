@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from reachline.cli.documents import document_in
 from reachline.cli.render import Column, Output, OutputOption, console, show, write_json
 from reachline.core.whatif import Sum, acted_ms, moved_ms, summed, trips
 from reachline.doors import reach
@@ -48,7 +48,7 @@ def command(
 
     Changes nothing. Calls went where the recorded weights sent them: what they would have met elsewhere, no journal knows.
     """
-    document = reach.read(text_of(settings), name=str(settings), environ=os.environ)
+    document = document_in(text_of(settings), str(settings))
     wanted = proposed(document, cluster, place=str(settings))
     directory = journal or Path(document.center.journal)
     begin = time.time() - _ago(since)

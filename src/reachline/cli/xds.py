@@ -38,11 +38,11 @@ def command(
     if output is Output.JSON or streams:
         show(output, streams, _COLUMNS, document=document)
     if output is Output.TABLE:
-        for line in _notes(document, asked=bool(asked)):
+        for line in _notes(document, node, trouble=trouble):
             console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _notes(document: Row, *, asked: bool) -> list[str]:
+def _notes(document: Row, node: str, *, trouble: bool) -> list[str]:
     """What the table does not say."""
     streams: Sequence[Row] = document["streams"]
     found = [
@@ -54,19 +54,23 @@ def _notes(document: Row, *, asked: bool) -> list[str]:
     if not document["served"] or document["reason"]:
         found.append(document["reason"])
     elif not streams:
-        found.append(
-            "none of these"
-            if asked
-            else "nobody follows this center by xDS yet: `reachline envoy bootstrap` points an Envoy at it"
-        )
+        found.append(_nobody(node, trouble=trouble))
     if document["served"] and not document["settled"]:
         found.append(
             "the center began a short time ago: who was told more by one before it waits until lines are judged"
         )
-    if len(streams) < document["streams_total"] and not asked:
+    if len(streams) < document["streams_total"] and not node and not trouble:
         found.append(f"{len(streams)} of {document['streams_total']} streams, troubled ones first")
     found += [f"{cluster}: {note}" for cluster, notes in document["notes"].items() for note in notes]
     return found
+
+
+def _nobody(node: str, *, trouble: bool) -> str:
+    """What is said where nobody is shown."""
+    if not node and not trouble:
+        return "nobody follows this center by xDS yet: `reachline envoy bootstrap` points an Envoy at it"
+    who = f"nobody by the name {node}" if node else "nobody"
+    return f"{who} is in trouble" if trouble else f"{who} follows this center"
 
 
 def _state(stream: Row) -> str:
