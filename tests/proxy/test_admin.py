@@ -105,6 +105,19 @@ def test_an_address_that_is_taken_is_told_with_its_listener(loop: Loop) -> None:
             pass
 
 
+def test_an_address_where_another_proxy_listens_is_shared_with_a_warning(
+    loop: Loop, endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = document([listener(manager([forward("/", "a")]))], [cluster("a", [endpoint.port])])
+    with running(loop, given) as first:
+        assert not [each for each in caplog.records if each.message == "address_shared"]
+        given["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"] = first.port
+        with running(loop, given):
+            shared = [vars(each)["address"] for each in caplog.records if each.message == "address_shared"]
+
+    assert shared == [f"127.0.0.1:{first.port}"]
+
+
 def test_what_it_does_not_do_or_cannot_read_is_refused_by_name_all_at_once(loop: Loop) -> None:
     rds = manager([], rds={"route_config_name": "r", "config_source": {"path_config_source": {"path": "/nowhere"}}})
     del rds["route_config"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import ssl
@@ -218,6 +219,7 @@ def _takes_all(chain: FilterChain) -> bool:
 
 def _bound(listener: Listener, address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    is_shared = _is_listened_at(family, address)
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -229,4 +231,23 @@ def _bound(listener: Listener, address: Address) -> socket.socket:
     except OSError as error:
         made.close()
         raise ConfigError(refused(error, str(address), path="address", place=f"listeners.{listener.name}")) from error
+    if is_shared:
+        # Meant while that one ends, and a surprise where a proxy was only started twice: connections go to either.
+        _log.warning("address_shared", extra={"listener": listener.name, "address": str(address)})
     return made
+
+
+def _is_listened_at(family: socket.AddressFamily, address: Address) -> bool:
+    """Whether somebody is there who lets others listen beside: without SO_REUSEPORT the port is not to be had then.
+
+    The trial listens at nothing: two proxies that start at once do not stand in each other's way.
+    """
+    if not address.port:
+        return False
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((address.host, address.port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
