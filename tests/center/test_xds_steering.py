@@ -12,18 +12,21 @@ from random import Random
 
 from tests.center.steered import ENVOY, Center
 
+from reachline.center.xds.layout import Host
 from reachline.center.xds.resources import Audience, Kind, audience_of
 from reachline.center.xds.steering import SETTLES_MS, Steering
 from reachline.discovery import DnsSettings
+from reachline.doors import reach
 from reachline.model import Health, Locality
 from reachline.net.names import Names as Resolver
 from reachline.testing.nameserver import Nameserver, nameserver
 from reachline.testing.wait import until
-from reachline.wire.ads import CDS
+from reachline.wire.ads import CDS, LDS
 from reachline.wire.xds import Node
 
 QUICK = DnsSettings(refresh=0.02, respect_ttl=False, jitter=0.0, failure_base=0.02, failure_max=0.02)
 PLAIN = "clusters: {shop: {lines: {a: 'tcp://10.0.0.1:80', b: 'tcp://10.0.0.2:80'}}}"
+LISTENED = "clusters: {shop: {lines: ['http://10.0.0.1:80'], listen: '127.0.0.1:9000'}}"
 NAMED = "clusters: {shop: {lines: {a: 'tcp://a.test:80', b: 'tcp://10.0.0.2:80'}}}"
 
 
@@ -72,6 +75,25 @@ def test_another_document_is_told_once_it_is_in_force() -> None:
     found = center.told()
     assert found is not None
     assert list(found.shelf(CDS).by_name) == ["store"]
+
+
+def test_a_renamed_cluster_is_told_in_one_step_once_its_first_tick_has_published_it() -> None:
+    center = Center(LISTENED)
+    steering = center.steering()
+    first = center.told()
+
+    center.board.drop("shop")
+    document = reach.read(LISTENED.replace("shop", "store"), name="d.yaml", environ={})
+    steering.follow(document)
+    assert center.told() is first
+
+    center.read(LISTENED.replace("shop", "store"))
+    steering.refresh()
+
+    found = center.told()
+    assert found is not None
+    assert list(found.shelf(CDS).by_name) == ["store"]
+    assert list(found.shelf(LDS).by_name) == ["127.0.0.1:9000"]
 
 
 def test_it_is_settled_once_something_is_known_of_every_line() -> None:
@@ -172,5 +194,35 @@ def test_a_name_that_nobody_knows_is_left_out_and_keeps_who_knows_more_waiting()
             assert center.endpoints() == {"b": ["10.0.0.2"]}
             assert not steering.settled.value
             assert any("has no address yet" in said for said in steering.notes()["shop"])
+
+    asyncio.run(run())
+
+
+def test_a_name_that_is_wanted_again_before_anybody_noticed_keeps_its_answer() -> None:
+    async def run() -> None:
+        async with nameserver() as server:
+            server.set("a.test", "10.0.0.7")
+            async with named(server) as (center, steering):
+                await until(center.endpoints, what="endpoints")
+
+                steering.names.want(())
+                steering.names.want({Host("a.test")})
+
+                assert not steering.names.pending
+                assert steering.names.addresses == {Host("a.test"): ("10.0.0.7",)}
+
+    asyncio.run(run())
+
+
+def test_what_was_known_of_a_name_ends_with_its_last_line() -> None:
+    async def run() -> None:
+        async with nameserver() as server:
+            server.set("a.test", "10.0.0.7")
+            async with named(server) as (center, steering):
+                await until(center.endpoints, what="endpoints")
+
+                steering.names.want(())
+
+                await until(lambda: not steering.names.addresses, what="nothing known")
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from reachline.center.xds.layout import Host
 from reachline.discovery import DnsSettings, Family, StrictDns
@@ -23,6 +23,7 @@ __all__ = ["Names"]
 log = logging.getLogger("reachline.center")
 
 _FAMILIES: Final = {4: Family.V4, 6: Family.V6}
+_Known = TypeVar("_Known")
 _ANY_PORT: Final = 1
 """Discovery follows endpoints; of these only the addresses are wanted."""
 
@@ -54,15 +55,13 @@ class Names:
         self._settings = replace(settings or DnsSettings(), empty_for=math.inf, stale_after=math.inf)
 
     def want(self, hosts: Iterable[Host]) -> None:
-        """From now on these names, and no others, are followed."""
+        """From now on these names, and no others, are followed. What is known of one ends with its task, not before: one that is
+        wanted again meanwhile is told nothing new.
+        """
         wanted = frozenset(hosts)
-        if wanted == self._wanted:
-            return
-        self._wanted = wanted
-        self._heard &= wanted
-        self.addresses = {host: found for host, found in self.addresses.items() if host in wanted}
-        self.troubles = {host: said for host, said in self.troubles.items() if host in wanted}
-        self._stirred.set()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._stirred.set()
 
     @property
     def pending(self) -> frozenset[Host]:
@@ -77,9 +76,15 @@ class Names:
                 self._stirred.clear()
                 for host in following.keys() - self._wanted:
                     following.pop(host).cancel()
+                    self._forget(host)
                 for host in self._wanted - following.keys():
                     following[host] = tasks.create_task(self._follow(host), name=f"name {host.name}")
                 await self._stirred.wait()
+
+    def _forget(self, host: Host) -> None:
+        self._heard.discard(host)
+        self.addresses = _without(self.addresses, host)
+        self.troubles = _without(self.troubles, host)
 
     async def _follow(self, host: Host) -> None:
         target = Member(address=Address(host.name, _ANY_PORT))
@@ -103,5 +108,5 @@ class Names:
         self._changed()
 
 
-def _without(troubles: Mapping[Host, str], host: Host) -> dict[Host, str]:
-    return {each: said for each, said in troubles.items() if each != host}
+def _without(known: Mapping[Host, _Known], host: Host) -> dict[Host, _Known]:
+    return {each: said for each, said in known.items() if each != host}

@@ -57,7 +57,7 @@ class ControlPlane:
             tasks.create_task(self.serving.run(), name="serving")
 
     def follow(self, document: Document) -> None:
-        """Another document is in force, and its lines are on the board."""
+        """Another document is in force."""
         with collector.held():
             self.steering.follow(document)
 

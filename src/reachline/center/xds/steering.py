@@ -74,7 +74,7 @@ class Steering:
         self.follow(document)
 
     def follow(self, document: Document) -> None:
-        """Another document is in force, and its lines are on the board."""
+        """Another document is in force. Clusters that it names anew come to the board with their first tick."""
         self._forms = forms(document)
         self.refresh()
 
@@ -87,8 +87,13 @@ class Steering:
             self.refresh()
 
     def refresh(self) -> None:
-        """Whatever the board says now is what every audience is told."""
+        """Whatever the board says now is what every audience is told.
+
+        While a cluster of the document waits for its first tick nothing is: a renamed one would be gone before it is there again.
+        """
         clusters = self._clusters()
+        if not self._forms.keys() <= clusters.keys():
+            return
         self._surveys.keep(clusters)
         self._seen = {name: self._surveys.of(cluster) for name, cluster in clusters.items() if name in self._forms}
         self.names.want(host for survey in self._seen.values() for host in survey.hosts)
