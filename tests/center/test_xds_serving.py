@@ -330,6 +330,33 @@ def test_streams_beyond_the_bound_are_refused_until_one_ends(serves) -> None:
     serves(test, most=1)
 
 
+def test_streams_that_have_not_said_who_they_are_take_room_too(serves) -> None:
+    async def test(served: Served) -> None:
+        opened, over = asyncio.Event(), asyncio.Event()
+
+        async def silent() -> AsyncIterator[bytes]:
+            opened.set()
+            await over.wait()
+            for nothing in ():
+                yield nothing
+
+        call = rpc.Call("peer", {})
+        silence = asyncio.create_task(anext(served.serving.sotw(silent(), call)))  # type: ignore[arg-type]
+        await opened.wait()
+        with pytest.raises(ConnectionError, match="1 streams are open"):
+            await anext(served.serving.sotw(silent(), call))
+
+        over.set()
+        with pytest.raises(RemoteProtocolError, match="no message within"):
+            await silence
+        served.publish(a="1")
+        async with served.client() as client:
+            await client.asks("a")
+            assert await client.takes("a") == {"a": "a=1"}
+
+    serves(test, most=1)
+
+
 def test_thousands_of_names_that_do_not_exist_are_answered_by_silence_and_found_when_they_come(serves) -> None:
     async def test(served: Served) -> None:
         names = tuple(f"c{number}" for number in range(5_000))

@@ -77,7 +77,7 @@ class Serving:
         self._admit, self._audience = admit, audience
         self._settled, self._most = settled or Published(True), most
         self._streams: dict[int, Stream] = {}
-        self._number = 0
+        self._number = self._beginning = 0
         self._differences, self._splicer = Differences(), Splicer()
         self._is_closing = False
 
@@ -115,11 +115,16 @@ class Serving:
     async def _serve(
         self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool
     ) -> AsyncIterator[bytes]:
-        if len(self._streams) >= self._most:
+        # Those that have not said yet who they are take room too: after a restart all come at once.
+        if len(self._streams) + self._beginning >= self._most:
             self._counts["xds_refused", "full"] += 1
             raise ConnectionError(f"{self._most} streams are open, no more are served")
         number = self._number = self._number + 1
-        stream = await self._begun(frames, call, parse, delta=delta)
+        self._beginning += 1
+        try:
+            stream = await self._begun(frames, call, parse, delta=delta)
+        finally:
+            self._beginning -= 1
         if self._is_closing:
             raise ConnectionError("the center stops")
         self._streams[number] = stream
