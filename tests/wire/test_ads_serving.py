@@ -440,6 +440,11 @@ def test_a_large_answer_comes_in_parts_each_after_the_last_was_taken() -> None:
         (Request(EDS, tuple(map(str, range(MOST_NAMES + 1)))), f"{MOST_NAMES + 1} names in one request, at most"),
         (Request(EDS, ("n" * 1025,)), "a name of more than 1024 characters"),
         (DeltaRequest(EDS, versions={"n" * 1025: ""}), "a name of more than 1024 characters"),
+        (DeltaRequest(EDS, unsubscribe=("n" * 1025,)), "a name of more than 1024 characters"),
+        (
+            DeltaRequest(EDS, unsubscribe=tuple(map(str, range(MOST_NAMES + 1)))),
+            f"{MOST_NAMES + 1} names in one request",
+        ),
     ],
 )
 def test_what_is_not_served_or_too_much_ends_the_stream_by_name(request_, why) -> None:
@@ -453,6 +458,25 @@ def test_names_are_bounded_over_all_requests_of_a_stream() -> None:
 
     with pytest.raises(RemoteProtocolError, match=f"more than {MOST_NAMES} names"):
         stream.received(DeltaRequest(EDS, ("one more",)))
+
+
+def test_who_comes_back_by_delta_may_want_all_names_and_have_all_of_them() -> None:
+    names = tuple(map(str, range(MOST_NAMES)))
+    stream = subscriber(delta=True)
+
+    stream.received(DeltaRequest(EDS, names, versions=dict.fromkeys(names, "1")))
+
+    assert stream.seen()[0].names == names
+
+
+def test_names_that_were_never_subscribed_to_cannot_be_let_go_and_nothing_is_kept_of_them() -> None:
+    stream, now = subscriber(delta=True), resources(cds={"a": "1"})
+    stream.received(DeltaRequest(CDS))
+    assert bodies(due(stream, now)) == {"a": "1"}
+
+    stream.received(DeltaRequest(CDS, (), ("a", *map(str, range(1_000)))))
+
+    assert stream.seen()[0].owed == 0
 
 
 # -- any stream: a client ends with exactly the newest resources --------------------------------------------------------

@@ -148,7 +148,9 @@ class Subscriber:
             if name == _ALL:
                 state.wild = False
                 continue
-            state.names.pop(name, None)
+            if name not in state.names:
+                continue  # it was never asked for by name: nothing ends, and nothing is kept of it
+            del state.names[name]
             forget(state, name)
             if state.wild:
                 state.owed[name] = None  # the wildcard still wants it: it is said so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from reachline.errors import RemoteProtocolError, one_line
@@ -25,8 +26,15 @@ def check(request: Request | DeltaRequest) -> None:
     if request.type_url not in ORDER:
         served = ", ".join(url.rpartition(".")[2] for url in ORDER)
         raise RemoteProtocolError(f"{one_line(request.type_url[:_NAME_MOST])!r} is not served here; {served} are")
-    names = request.names if isinstance(request, Request) else (*request.subscribe, *request.versions)
-    if len(names) > MOST_NAMES:
-        raise RemoteProtocolError(f"{len(names)} names in one request, at most {MOST_NAMES} ({request.type_url})")
-    if any(len(name) > _NAME_MOST for name in names):
-        raise RemoteProtocolError(f"a name of more than {_NAME_MOST} characters ({request.type_url})")
+    for names in _lists(request):
+        if len(names) > MOST_NAMES:
+            raise RemoteProtocolError(f"{len(names)} names in one request, at most {MOST_NAMES} ({request.type_url})")
+        if any(len(name) > _NAME_MOST for name in names):
+            raise RemoteProtocolError(f"a name of more than {_NAME_MOST} characters ({request.type_url})")
+
+
+def _lists(request: Request | DeltaRequest) -> tuple[Collection[str], ...]:
+    """Each is bounded for itself: who comes back by delta says of every name that it wants it, and which version it has."""
+    if isinstance(request, Request):
+        return (request.names,)
+    return request.subscribe, request.unsubscribe, request.versions
