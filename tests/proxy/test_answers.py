@@ -75,10 +75,18 @@ def test_a_connection_that_ends_early_ends_no_answer() -> None:
         OK + b"X: " + b"a" * 2_500,
         OK + b"X: a\r\n" * 11 + b"\r\n",
         b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 099 Low\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n",
     ],
 )
 def test_what_breaks_the_protocol_is_not_believed(sent: bytes) -> None:
     assert read(sent).broken
+
+
+def test_what_is_no_body_between_chunks_is_bounded() -> None:
+    assert read(OK + b"transfer-encoding: chunked\r\n\r\n0\r\nX: ", *[b"a" * 100] * 30).broken
+    assert not read(OK + b"transfer-encoding: chunked\r\n\r\n", *[b"64\r\n" + b"a" * 100 + b"\r\n"] * 30).broken
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ BAD = {
     "no colon": POST + b"X\r\n\r\n",
     "a name beyond ASCII": POST + b"X\xc3\xa9: a\r\n\r\n",
     "a name with a bracket": POST + b"X(): a\r\n\r\n",
+    "a length with thousands of zeros": POST + b"Content-Length: " + b"0" * 5_000 + b"3\r\n\r\nabc",
     "two hosts": POST + b"Host: b.example\r\n\r\n",
     "a host with a space": b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
     "a host with a slash": b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
@@ -173,6 +174,56 @@ def test_what_follows_a_wish_for_another_protocol_waits() -> None:
     assert [each.upgrade for each in reader.inbox] == [b"websocket"]
     reader.resume()
     assert [each.path for each in reader.inbox] == [b"/", b"/2"]
+
+
+@pytest.mark.parametrize("wish", [b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n", b"Connection: upgrade\r\nUpgrade: websocket\r\n"])  # fmt: skip
+@pytest.mark.parametrize("body", [b"Content-Length: 3\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\n\r\n"])  # fmt: skip
+def test_a_body_beside_a_wish_for_another_protocol_is_the_requests_own(wish: bytes, body: bytes) -> None:
+    sent = POST + wish + body + b"GET /2 HTTP/1.1\r\n" + HOST + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\nrest"
+    for pieces in ([sent], [bytes((byte,)) for byte in sent]):
+        reader = RequestReader(Limits())
+        for piece in pieces:
+            if reader.rest is None:
+                reader.feed(piece, 0.0)
+            else:
+                reader.rest += piece
+
+        first, second = reader.inbox
+        assert (b"".join(first.chunks), first.is_complete, first.upgrade) == (b"abc", True, b"")
+        assert (second.path, second.upgrade, reader.rest) == (b"/2", b"websocket", b"rest")
+        assert reader.refusal is None
+
+
+def test_an_authority_that_is_no_address_is_a_name() -> None:
+    assert read(b"GET http://[::1/x HTTP/1.1\r\n" + HOST + b"\r\n").inbox[0].authority == b"[::1"
+
+
+def test_another_protocol_is_asked_for_by_connection_too() -> None:
+    reader = read(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n")
+
+    assert ([each.upgrade for each in reader.inbox], reader.rest) == ([b""], None)
+
+
+@pytest.mark.parametrize("start", [b"0\r\nX: ", b"1;x="])
+def test_what_is_no_body_between_chunks_is_bounded(start: bytes) -> None:
+    reader = RequestReader(Limits(head=1_000))
+    reader.feed(CHUNKED + start, 0.0)
+    for _ in range(30):
+        reader.feed(b"a" * 100, 0.0)
+
+    assert reader.refusal is not None
+    assert reader.refusal.status == 431
+
+
+def test_chunks_in_many_pieces_are_not_counted_as_headers() -> None:
+    reader = RequestReader(Limits(head=100))
+    reader.feed(CHUNKED, 0.0)
+    for _ in range(200):
+        for piece in (b"1\r\n", b"a", b"\r\n"):
+            reader.feed(piece, 0.0)
+
+    assert reader.refusal is None
+    assert reader.inbox[0].size == 200
 
 
 def test_version_1_0_needs_permission() -> None:

@@ -15,7 +15,9 @@ _SPECIAL: Final = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"content-length"}
 )
 _TOKENS: Final = re.compile(rb"[^,\s][^,]*")
+_LEAST: Final = 100
 _SWITCHING: Final = 101
+_NO_CONTENT: Final = 204
 _BODILESS: Final = (204, 304)
 
 
@@ -23,8 +25,8 @@ class AnswerReader:
     """One connection's bytes. `expect` begins each answer; `answer` holds what came of it, `broken` why it cannot be believed."""
 
     __slots__ = (
-        "_count", "_head", "_in_head", "_is_head_only", "_most_bytes", "_most_headers", "_nominated", "_parser", "_upgrade",
-        "answer", "broken", "rest",
+        "_count", "_head", "_in_head", "_is_head_only", "_most_bytes", "_most_headers", "_nominated", "_parser", "_stalled",
+        "_upgrade", "answer", "broken", "rest",
     )  # fmt: skip
 
     def __init__(self, *, most_headers: int, most_bytes: int) -> None:
@@ -38,6 +40,8 @@ class AnswerReader:
         self._is_head_only = False
         self._in_head = False
         self._head = self._count = 0
+        self._stalled = 0
+        """Bytes that came since the last one of a body in chunks."""
         self._nominated: list[bytes] = []
         self._upgrade = b""
 
@@ -60,13 +64,20 @@ class AnswerReader:
         except httptools.HttpParserError as error:
             self.broken = self.broken or str(error) or "not HTTP/1.1"
             return
-        if self._in_head:
-            self._head += len(data)
-            if self._head > 2 * self._most_bytes:
-                self.broken = "headers too large"
+        if self._in_head or not answer.is_complete:
+            self._bound(answer, len(data))
         if self._is_head_only and self._is_whole():
             # The parser waits for the body that the headers announce.
             self._parser = httptools.HttpResponseParser(self)
+
+    def _bound(self, answer: Answer, size: int) -> None:
+        """Of a header that is not over nothing is told yet, nor of a trailer or what else stands between chunks."""
+        if self._in_head:
+            self._head += size
+        else:
+            self._stalled = 0 if answer.chunks else self._stalled + size
+        if max(self._head, self._stalled) > 2 * self._most_bytes:
+            self.broken = "headers too large"
 
     def _is_whole(self) -> bool:
         return self.answer is not None and self.answer.is_complete
@@ -109,6 +120,10 @@ class AnswerReader:
         assert answer is not None
         self._in_head = False
         status = parser.get_status_code()
+        if status < _LEAST or (status == _NO_CONTENT and answer.length):
+            # RFC 9110, 15.3.5: with a length or chunks nobody knows where it ends.
+            self.broken = "no such status" if status < _LEAST else "a body after 204"
+            raise _BrokenError
         if status < 200 and status != _SWITCHING:
             # 100 and 103: the client was told, or did not ask.
             answer.headers, answer.length = [], None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 import httptools
 
@@ -19,6 +18,9 @@ from reachline.proxy.message import Request
 __all__ = ["Limits", "RequestReader"]
 
 _AUTHORITY: Final = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:@%\[\]-]*")
+_ABSOLUTE: Final = re.compile(rb"(?:http|https)://([^/?]+)(.*)", re.IGNORECASE)
+_DIGITS: Final = 19
+"""Of a length at most, zeros before it too: one more is beyond 64 bits."""
 _HOP: Final = frozenset({b"keep-alive", b"proxy-connection"})
 """Of one connection, without a meaning here."""
 _TOKENS: Final = re.compile(rb"[^,\s][^,]*")
@@ -43,7 +45,10 @@ class Limits(NamedTuple):
 class RequestReader:
     """One connection's bytes. Requests whose head is whole are in `inbox`; once `refusal` is set, nothing more is read."""
 
-    __slots__ = ("_count", "_head", "_hosts", "_in_head", "_limits", "_nominated", "_now", "_parser", "_request", "inbox", "refusal", "rest")  # fmt: skip
+    __slots__ = (
+        "_count", "_head", "_hosts", "_in_head", "_limits", "_nominated", "_now", "_parser", "_request", "_seen", "_stalled",
+        "inbox", "refusal", "rest",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
         self.inbox: deque[Request] = deque()
@@ -56,6 +61,8 @@ class RequestReader:
         self._request = Request(0.0)
         self._in_head = False
         self._head = self._count = 0
+        self._seen = self._stalled = 0
+        """Bytes of a body so far, and those that came since without one of its own."""
         self._hosts = 0
         self._nominated: list[bytes] = []
 
@@ -70,18 +77,15 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
-            self.rest = data[error.args[0] :]
+            self._leave_off(data[error.args[0] :])
         except httptools.HttpParserCallbackError:
             if self.refusal is None:
                 raise
         except httptools.HttpParserError:
             if self.refusal is None:
                 self.refusal = flags.bad_request()
-        if self._in_head and self.refusal is None:
-            # Of a header that is not over nothing is told yet.
-            self._head += len(data)
-            if self._head > 2 * self._limits.head:
-                self.refusal = flags.TOO_LARGE
+        if not self._request.is_complete and self.refusal is None:
+            self._bound(len(data))
 
     def resume(self) -> None:
         """The other protocol is not spoken: what follows are requests as before."""
@@ -95,6 +99,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._request = Request(self._now)
         self._in_head, self._head, self._count, self._hosts = True, 0, 0, 0
+        self._seen = self._stalled = 0
         self._nominated = []
 
     def on_url(self, url: bytes) -> None:
@@ -134,6 +139,8 @@ class RequestReader:
             self._refuse(flags.bad_request() if self._hosts else flags.NO_HOST)
         if self._nominated:
             self._drop_nominated(request)
+        elif request.upgrade:
+            request.upgrade = b""  # RFC 9110, 7.8: only with `Connection` it is a wish of this connection's
         if self._limits.underscores != "ALLOW":
             self._look_at_underscores(request)
         self.inbox.append(request)
@@ -148,6 +155,35 @@ class RequestReader:
 
     # Inside.
 
+    def _bound(self, size: int) -> None:
+        """Of a header that is not over nothing is told yet, nor of a trailer or what else stands between the chunks of a body."""
+        if self._in_head:
+            self._head += size
+        elif self._request.size > self._seen:
+            self._seen, self._stalled = self._request.size, 0
+        else:
+            self._stalled += size
+        if max(self._head, self._stalled) > 2 * self._limits.head:
+            self.refusal = flags.TOO_LARGE
+
+    def _leave_off(self, rest: bytes) -> None:
+        """The parser stopped behind a head that asks for another protocol, with a body of it unread, if there is one.
+
+        That body is the request's: who sends one asks for no other protocol, and what follows it are requests.
+        """
+        request = self._request
+        if not request.length or request.method == b"CONNECT":
+            self.rest = rest
+            return
+        request.upgrade, request.is_complete = b"", False
+        resumed = _Resumed(self)
+        self._parser = httptools.HttpRequestParser(resumed)
+        framing = b"transfer-encoding: chunked" if request.is_chunked else b"content-length: %d" % request.length
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+        resumed.is_told = True
+        if rest:
+            self.feed(rest, self._now)
+
     def _refuse(self, reply: LocalReply) -> None:
         """Nothing more of this connection is read."""
         self.refusal = reply
@@ -160,7 +196,7 @@ class RequestReader:
                 self._refuse(flags.bad_request())
             request.authority = value
         elif name == b"content-length":
-            request.length = int(value)
+            request.length = self._number(value)
             request.headers.append((name, value))
         elif name == b"transfer-encoding":
             if value.strip().lower() != b"chunked":
@@ -174,6 +210,11 @@ class RequestReader:
             request.expects = value.strip().lower() == b"100-continue"
         elif name == b"te" and b"trailers" in (each.strip().lower() for each in _TOKENS.findall(value)):
             request.headers.append((name, b"trailers"))
+
+    def _number(self, value: bytes) -> int:
+        if len(value) > _DIGITS:
+            self._refuse(flags.bad_request())
+        return int(value)
 
     def _check_version(self, request: Request) -> None:
         if request.version != "1.0":
@@ -195,14 +236,14 @@ class RequestReader:
         if target == b"*":
             request.path = b"*"
             return
-        parts = urlsplit(target)
-        if not self._limits.allow_absolute_url or parts.scheme not in {b"http", b"https"} or not parts.netloc:
+        parts = _ABSOLUTE.fullmatch(target)
+        if not self._limits.allow_absolute_url or parts is None:
             self._refuse(flags.bad_request())
-        if _AUTHORITY.fullmatch(parts.netloc) is None or b"@" in parts.netloc:
+            return
+        if _AUTHORITY.fullmatch(parts[1]) is None or b"@" in parts[1]:
             self._refuse(flags.bad_request())
         # RFC 9112, 3.2.2: it takes the place of the Host header.
-        request.authority = parts.netloc
-        request.path = target.split(b"://", 1)[1][len(parts.netloc) :] or b"/"
+        request.authority, request.path = parts[1], parts[2] or b"/"
         if request.path[:1] != b"/":
             request.path = b"/" + request.path
 
@@ -221,6 +262,38 @@ class RequestReader:
             if self._limits.underscores == "REJECT_REQUEST":
                 self._refuse(_UNDERSCORE)
             request.headers = sound
+
+
+class _Resumed:
+    """Callbacks of a parser that goes on within a body: the head that brings it there is nobody's."""
+
+    __slots__ = ("_reader", "is_told")
+
+    def __init__(self, reader: RequestReader) -> None:
+        self._reader: Final = reader
+        self.is_told = False
+
+    def on_message_begin(self) -> None:
+        if self.is_told:
+            self._reader.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self.is_told:
+            self._reader.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.is_told:
+            self._reader.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self.is_told:
+            self._reader.on_headers_complete()
+
+    def on_body(self, data: bytes) -> None:
+        self._reader.on_body(data)
+
+    def on_message_complete(self) -> None:
+        self._reader.on_message_complete()
 
 
 class _RefusedError(Exception):
