@@ -421,3 +421,14 @@ def test_in_any_story_nobody_dies_or_returns_for_less_than_the_rules_ask(
         scheduled = [at for at, ask in driver.probes(Purpose.PROBE) if ask.tag == tag]
         assert all(later - before >= interval * SECOND * 9 // 10 for before, later in pairwise(scheduled[1:]))
         assert len(scheduled) >= 240 // interval * 9 // 11
+
+
+@pytest.mark.parametrize("care", [None, Care()])
+def test_what_no_longer_counts_is_not_kept_where_only_statuses_are_asked_for(care: Care | None) -> None:
+    rules = _RULES._replace(care=care, interval=10 * SECOND, sampling=2)
+    driver = _driver(World({"s1": (Phase(0),)}), rules)
+
+    driver.until(EPOCH + 3_600 * SECOND)
+
+    # Two windows of two requests each, the one at the start, and what chance puts beside them.
+    assert len(driver.machine._puts) <= 8  # type: ignore[attr-defined]  # what the machine remembers is no word of its own

@@ -154,8 +154,8 @@ class Burst:
         if not passed or result.rtt > 0:
             ring = self._results.setdefault(waited.tag, Results(self._rules.sampling, 2 * self._rules.window))
             ring.put(now, result.rtt if passed else None)
+            self._edition = self.edition(now) + 1  # what is too old goes, also where nobody asks for the edition
             self._puts.append(now)
-            self._edition += 1
         alive = ring is not None and _is_alive(ring, now)
         delay = 0 if ring is None else ring.ping(now).average // MS
         return (Told(waited.tag, alive, alive is not was, delay, "" if passed else result.reason),)

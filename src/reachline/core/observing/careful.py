@@ -220,8 +220,8 @@ class Careful:
     def _heard(self, line: Line, rtt: int | None, reason: str, now: int) -> Told:
         before = line.verdict.in_doubt
         told = line.heard(rtt, reason, now)
+        self._edition = self.edition(now) + 1  # what is too old goes, also where nobody asks for the edition
         self._puts.append(now)
-        self._edition += 1
         self._follow(line, before, told.changed, now)
         return told
 
