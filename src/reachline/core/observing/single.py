@@ -91,7 +91,8 @@ class Single:
     def _begin(self) -> None:
         """A cycle: who is there, and away with what is known of those who are not."""
         self._left.extend(self._tags)
-        kept = {tag: status for tag, status in self._found.items() if tag in self._left}
+        wanted = frozenset(self._tags)
+        kept = {tag: status for tag, status in self._found.items() if tag in wanted}
         if len(kept) < len(self._found):
             self._found = kept
             self._edition += 1
