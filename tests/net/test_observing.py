@@ -238,3 +238,17 @@ def test_an_outbound_without_a_way_fails_strictly_like_a_connection_that_broke()
 
     assert not found.alive
     assert "read/write on closed pipe" in found.reason
+
+
+def test_an_outbound_that_leaves_by_another_interface_does_so_from_its_next_request_on() -> None:
+    async def main() -> None:
+        rules = _rules("", is_burst=False, concurrent=True, care=None, interval=10 * MS, timeout=300 * MS)
+        async with _web(b"") as (url, asked), _observing(rules._replace(target=url), {"s": Outlet()}) as observing:
+            await until(lambda: asked)
+            observing.outbounds({"s": Outlet(interface="nosuch0")})  # while a request is in flight
+            await until(observing.statuses)
+            first = observing.statuses()[0].reason
+            await until(lambda: observing.statuses()[0].reason != first)
+            assert len(asked) == 1
+
+    asyncio.run(main())

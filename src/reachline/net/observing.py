@@ -184,7 +184,7 @@ class Observing:
         ask, job = self._asks.pop(token)
         outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
         # The patience of re-checks is seldom twice the same, and an outbound may have changed meanwhile.
-        if ask.purpose is Purpose.RECHECK or outlet is None or (job.hops, job.source) != (outlet.hops, outlet.source):
+        if ask.purpose is Purpose.RECHECK or Outlet(job.hops, job.source, job.interface) != outlet:
             self._forget(job)
         else:
             self._idle.setdefault((ask.tag, ask.url), []).append(job)
