@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -31,7 +31,8 @@ log = logging.getLogger("reachline.center.evidence")
 _EVERY: Final[Seconds] = 1.0
 """As often as an SDK posts what its calls came to."""
 _MOST: Final = 2_000
-"""Data planes remembered, twice as many as agents may join: those that left longest ago are forgotten first."""
+"""Data planes remembered, twice as many as agents may join: of more those that left longest ago are forgotten. Who is here is not:
+of these there are no more than streams."""
 _STREAMS: Final = 5_000
 """At once, of all data planes: as many as may follow the center."""
 _ASKED_MS: Final = 1_000
@@ -88,6 +89,9 @@ class Planes:
         self.seen = Seen()
         self._resolved = resolved
         self._planes: OrderedDict[tuple[By, str], Plane] = OrderedDict()
+        """In the order in which they came or, those that left, went."""
+        self._forgotten: Counter[tuple[str, By]] = Counter()
+        """Figures of those that are remembered no more: totals never fall."""
         self._telling = Telling()
         self._windows = Windows()
         self._paces: dict[str, Pace] = {}
@@ -108,7 +112,8 @@ class Planes:
             raise ConnectionError(f"{_STREAMS} streams of data planes are open already")
 
     def joined(self, teller: Teller, by: By, peer: str) -> Plane:
-        """One more stream of a data plane."""
+        """One more stream of a data plane; ConnectionError where there is no room by now: many may be welcomed before one joins."""
+        self.welcome()
         now_ms = self.board.clock()
         plane = self._planes.pop((by, teller.id), None) or Plane(
             teller=teller, by=by, peer=peer, since_ms=now_ms, last_ms=now_ms
@@ -116,14 +121,15 @@ class Planes:
         plane.teller, plane.peer, plane.last_ms = teller, peer, now_ms
         plane.streams += 1
         self._planes[by, teller.id] = plane
-        if len(self._planes) > _MOST:
-            self._forget()
+        self._forget()
         log.info("data_plane_attached", extra={"node": teller.id, "by": by.value, "release": teller.release})
         return plane
 
     def left(self, plane: Plane) -> None:
         """One of its streams is over."""
         plane.streams -= 1
+        if not plane.streams:
+            self._planes.move_to_end((plane.by, plane.teller.id))
         log.info("data_plane_detached", extra={"node": plane.teller.id, "by": plane.by.value})
 
     def heard(self, plane: Plane) -> int:
@@ -133,8 +139,14 @@ class Planes:
         return plane.last_ms
 
     def _forget(self) -> None:
-        gone = next((key for key, plane in self._planes.items() if not plane.streams), next(iter(self._planes)))
-        del self._planes[gone]
+        """Those that left, as long as there are too many; what they said last is not lost."""
+        while len(self._planes) > _MOST:
+            gone = next((plane for plane in self._planes.values() if not plane.streams), None)
+            if gone is None:
+                return
+            self._post(gone)
+            self._forgotten.update({(name, gone.by): getattr(gone, name) for name in _FIGURES})
+            del self._planes[gone.by, gone.teller.id]
 
     def rows(self) -> list[dict[str, object]]:
         """All, by node and protocol, for people."""
@@ -257,18 +269,21 @@ class Planes:
         if self._posting is not None:
             self._posting.cancel()
             self._posting = None
-        now_ms = self.board.clock()
         for plane in self._planes.values():
-            for cluster, rows in plane.sums.take().items() if plane.sums else ():
-                # The document may have dropped it a moment ago.
-                if cell := self.board.clusters.get(cluster):
-                    self.owner.outcomes(cell.value.scope, plane.name, rows)
-                    self.seen.calls(plane.name, rows, now_ms)
+            self._post(plane)
+
+    def _post(self, plane: Plane) -> None:
+        for cluster, rows in plane.sums.take().items() if plane.sums and not self._is_over else ():
+            # The document may have dropped it a moment ago.
+            if cell := self.board.clusters.get(cluster):
+                self.owner.outcomes(cell.value.scope, plane.name, rows)
+                self.seen.calls(plane.name, rows, self.board.clock())
 
     def figures(self) -> Mapping[tuple[str, str], int]:
         """Totals by metric and protocol, for `/metrics`."""
         return {
-            (name, by.value): sum(int(getattr(plane, name)) for plane in self._planes.values() if plane.by is by)
+            (name, by.value): self._forgotten[name, by]
+            + sum(int(getattr(plane, name)) for plane in self._planes.values() if plane.by is by)
             for name in _FIGURES
             for by in By
         }

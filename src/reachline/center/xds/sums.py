@@ -102,9 +102,11 @@ class Windows:
         return bool(self._open)
 
     def of(self, line: LineId, lasted_us: int, now_ms: int) -> int:
-        """The window in which a call began that is told of now and took this long; 0: none, or it cannot be said."""
+        """The window in which a call began that is told of now and took this long (no foreign clock makes that negative); 0: none, or
+        it cannot be said.
+        """
         known = self._open.get(line)
-        if known is None or now_ms - known[1] < _UNDERWAY_MS + lasted_us // 1_000:
+        if known is None or now_ms - known[1] < _UNDERWAY_MS + max(0, lasted_us) // 1_000:
             return 0
         return known[0]
 

@@ -98,6 +98,7 @@ class Vantages:
             log.warning("data_plane_refused", extra={"node": teller.id, "by": "hds", "reason": why})
             raise PermissionError(why)
         board = self._planes.board
+        self._planes.welcome()  # before it is an agent: others may have come meanwhile
         agent = self._roster.attach(hello, self._numbers, board.clock())
         plane = self._planes.joined(teller, By.HDS, call.peer)
         session = self._sessions[agent.id] = _Session(agent, self._numbers, plane, Verdicts())
