@@ -86,6 +86,7 @@ def test_whole_calls_of_older_reporters_count_where_there_is_nothing_finer() -> 
         'JSON {"eps": null}',
         'JSON {"eps": {"a": 1}}',
         "JSON " + "[" * 4_000,
+        'JSON {"eps": 1' + "0" * 400 + "}",
         "BIN !!!",
         "BIN " + base64.b64encode(b"\x09\x00").decode(),
         "BIN " + base64.b64encode(b"\xff" * 11).decode(),

@@ -73,7 +73,7 @@ def load_report(text: str | bytes, *, is_binary: bool = False) -> Report | None:
                 return _of_bytes(_decoded(rest.strip()))
             case _:
                 return _of_text(text)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 
 
