@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -11,7 +12,9 @@ from tests.upstream.kept import addresses, kept, moved
 
 from reachline.errors import Overflow, Shed
 from reachline.members import Drop, Membership
+from reachline.upstream import Attempt
 from reachline.upstream.kept import KeptCluster
+from reachline.upstream.tries import Plan, SharedBudget, Tries
 
 A, B = addresses(2)
 
@@ -87,6 +90,20 @@ def failing(cluster: KeptCluster, **plan: Any) -> int:
     return made
 
 
+def again(tries: Tries) -> float | None:
+    """How long a call waits that has failed once."""
+    with ended(tries.begin()) as call:
+        call.status(503)
+    return tries.again(call)
+
+
+@contextmanager
+def ended(call: Attempt) -> Iterator[Attempt]:
+    """A call that has begun, ended with the block."""
+    yield call
+    call.__exit__(None, None, None)
+
+
 def test_retries_are_no_more_at_once_than_allowed() -> None:
     allowed, forbidden = limited(max_retries=1), limited(max_retries=0)
 
@@ -94,6 +111,71 @@ def test_retries_are_no_more_at_once_than_allowed() -> None:
     assert failing(forbidden) == 1
     assert forbidden.metrics()["upstream_rq_retry_overflow"] == 1
     assert failing(forbidden, high=True) == 2
+
+
+def test_a_retry_that_waits_holds_its_place() -> None:
+    cluster = kept(targets=addresses(6), circuit_breakers={"thresholds": [{"max_retries": 2}]})
+    several = [Tries(cluster, Plan(idempotent=True)) for _ in range(6)]
+
+    waits = [again(each) for each in several]
+
+    assert [wait is not None for wait in waits] == [True, True, False, False, False, False]
+    told = cluster.metrics()
+    assert (told["upstream_rq_retry_overflow"], told["circuit_breakers.default.rq_retry_open"]) == (4, 1)
+    for each in several[:2]:
+        with ended(each.begin()) as call:
+            call.ok()
+    assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 0
+
+
+def test_a_retry_that_cannot_be_paid_holds_no_place() -> None:
+    cluster, budget = limited(max_retries=1), SharedBudget()
+    while budget.spend():
+        pass
+
+    assert again(Tries(cluster, Plan(idempotent=True), budget)) is None
+
+    assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 0
+
+
+def test_a_retry_that_is_given_up_leaves_its_place() -> None:
+    cluster = limited(max_retries=1)
+
+    for each in cluster.attempts(idempotent=True):
+        with each as call:
+            call.status(503)
+        break
+    given_up = cluster.metrics()
+
+    assert given_up["circuit_breakers.default.rq_retry_open"] == 0
+    assert failing(cluster) == 2
+
+
+def test_a_retry_that_goes_elsewhere_is_one_still() -> None:
+    cluster = kept(targets=addresses(3), circuit_breakers={"thresholds": [{"max_retries": 1}]})
+    tries = Tries(cluster, Plan(idempotent=True))
+    assert again(tries) is not None
+    with ended(tries.begin()) as call:
+        call.fail("agent")
+
+    assert tries.elsewhere(call)
+    with ended(tries.begin()):
+        assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 1
+
+    assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 0
+
+
+def test_a_retry_that_waits_while_its_process_is_forked_is_the_childs() -> None:
+    cluster = limited(max_retries=1)
+    tries = Tries(cluster, Plan(idempotent=True))
+    assert again(tries) is not None
+    cluster.forked(Random(2))
+    cluster.wake()
+
+    with ended(tries.begin()):
+        assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 1
+
+    assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 0
 
 
 def test_a_retry_budget_is_a_share_of_the_calls_under_way() -> None:
@@ -118,6 +200,27 @@ def test_a_call_that_finds_nobody_or_is_dropped_leaves_its_place() -> None:
         assert not isinstance(refused.value, Overflow)
 
     assert cluster.metrics()["circuit_breakers.default.rq_open"] == 0
+
+
+def test_a_call_that_finds_nobody_holds_no_place() -> None:
+    cluster = limited(max_requests=1)
+    moved(cluster, Membership())
+
+    with cluster.attempt() as call, cluster.attempt() as other:
+        assert not call
+        assert not other
+
+
+def test_a_call_that_began_before_a_fork_does_not_touch_what_its_parent_counts() -> None:
+    cluster = limited(max_requests=1)
+    parents = cluster.circuit
+    assert parents is not None
+
+    with cluster.attempt():
+        cluster.forked(Random(2))
+
+    # Another thread may have held its lock at the fork, and is not here to let it go.
+    assert parents.counts()["circuit_breakers.default.rq_open"] == 1
 
 
 def test_a_child_counts_anew_and_its_parents_calls_leave_nothing_behind() -> None:

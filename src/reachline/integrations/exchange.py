@@ -101,37 +101,26 @@ class Exchange:
 
     def run(self, send: Callable[[], R], *, status: Callable[[R], int], close: Callable[[R], None]) -> R:
         """The answer: `send` makes one try, having called `begin`; an answer that is not the last one is closed."""
-        while True:
-            try:
-                answer = send()
-            except BaseException as error:
-                wait = self.failed(error)
-                if wait is None:
-                    raise
-            else:
-                wait = self.answered(status(answer), answer)
-                if wait is None:
-                    return answer
-                close(answer)
-            time.sleep(wait)
+        try:
+            return self._run(send, status, close)
+        except BaseException:
+            self.give_up()
+            raise
 
     async def run_async(
         self, send: Callable[[], Awaitable[R]], *, status: Callable[[R], int], close: Callable[[R], Awaitable[None]]
     ) -> R:
         """`run`, awaited under asyncio or trio."""
-        while True:
-            try:
-                answer = await send()
-            except BaseException as error:
-                wait = self.failed(error)
-                if wait is None:
-                    raise
-            else:
-                wait = self.answered(status(answer), answer)
-                if wait is None:
-                    return answer
-                await close(answer)
-            await sleep(wait)
+        try:
+            return await self._run_async(send, status, close)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """The request is over, whatever was to be tried yet."""
+        if self._tries is not None:
+            self._tries.give_up()
 
     @property
     def limit(self) -> Callable[[], None] | None:
@@ -181,6 +170,38 @@ class Exchange:
             self.call.fail(failure)
         self._is_ended = True
         self.call.__exit__(None, None, None)
+
+    def _run(self, send: Callable[[], R], status: Callable[[R], int], close: Callable[[R], None]) -> R:
+        while True:
+            try:
+                answer = send()
+            except BaseException as error:
+                wait = self.failed(error)
+                if wait is None:
+                    raise
+            else:
+                wait = self.answered(status(answer), answer)
+                if wait is None:
+                    return answer
+                close(answer)
+            time.sleep(wait)
+
+    async def _run_async(
+        self, send: Callable[[], Awaitable[R]], status: Callable[[R], int], close: Callable[[R], Awaitable[None]]
+    ) -> R:
+        while True:
+            try:
+                answer = await send()
+            except BaseException as error:
+                wait = self.failed(error)
+                if wait is None:
+                    raise
+            else:
+                wait = self.answered(status(answer), answer)
+                if wait is None:
+                    return answer
+                await close(answer)
+            await sleep(wait)
 
     def _more(self) -> Tries:
         if self._tries is None:

@@ -65,6 +65,18 @@ class Blocking:
         exchange = _exchange(self._library, self._route, request)
         if exchange is None:
             return self._plain.handle_request(request)
+        try:
+            return self._tried(exchange, request)
+        except BaseException:
+            exchange.give_up()
+            raise
+
+    def close(self) -> None:
+        """All connections."""
+        for each in (self._plain, *self._pools.take_all()):
+            each.close()
+
+    def _tried(self, exchange: Exchange, request: Any) -> Any:
         while True:  # as `Exchange.run`, and without its calls: this is on the way of every request
             try:
                 answer = self._send(exchange, request)
@@ -79,19 +91,14 @@ class Blocking:
                 answer.close()
             time.sleep(wait)
 
-    def close(self) -> None:
-        """All connections."""
-        for each in (self._plain, *self._pools.take_all()):
-            each.close()
-
     def _send(self, exchange: Exchange, request: Any) -> Any:
         pick = exchange.begin()
         if pick is None:
             return self._plain.handle_request(request)
         lease, closing = self._pools.borrow(pick)
-        if closing is not None:
-            closing.close()
         try:
+            if closing is not None:
+                closing.close()
             aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
             answer = lease.pool.handle_request(aimed)
         except BaseException:

@@ -199,7 +199,8 @@ class Attempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         ended, pick = self._ended, self.pick
-        if self._circuit is not None:
+        # After a fork the child has a circuit of its own: another thread of the parent's may hold the lock of this one for ever.
+        if self._circuit is not None and self._circuit is self._cluster.circuit:
             self._circuit.leave(self._mark)
         if ended is None:
             ended = self._ended = monotonic()
@@ -223,14 +224,17 @@ class Attempt:
         self.__exit__(kind, error, trace)
 
     def _limited(self, circuit: Circuit) -> Pick | None:
-        """A line, if one more call may be under way; raises Overflow, or whatever a pick does."""
+        """A line, if one more call may be under way; raises Overflow, or whatever a pick does. A call without a line is not under way."""
         circuit.enter(self._mark)
         try:
             pick = self._cluster.begin(self._key, self._subset, self._choice)
         except BaseException:
             circuit.leave(self._mark)
             raise
-        self._circuit = circuit
+        if pick is None:
+            circuit.leave(self._mark)
+        else:
+            self._circuit = circuit
         return pick
 
     def _inferred(self, error: BaseException, elapsed: Seconds) -> Column:

@@ -45,7 +45,7 @@ class Circuit:
         self._levels: Final = (_Level(usual), _Level(high))
 
     def enter(self, mark: int) -> None:
-        """A call begins, and is to `leave` with the same mark; Overflow where it must not. A retry was let pass by `may_retry`."""
+        """A call begins, and is to `leave` with the same mark; Overflow where it must not. A retry has its place by `may_retry` or `hold`."""
         level = self._levels[mark & HIGH]
         with self._lock:
             is_full = level.calls >= level.most
@@ -55,7 +55,7 @@ class Circuit:
                 level.overflow += 1
             else:
                 level.calls += 1
-                level.retries += mark >= RETRY
+            level.retries -= is_full and mark >= RETRY
         if is_full:
             raise Overflow(self._name, level.most)
 
@@ -67,12 +67,27 @@ class Circuit:
             level.retries -= mark >= RETRY
 
     def may_retry(self, mark: int) -> bool:
-        """Whether one more retry may be under way now; counted where not."""
+        """Whether one more retry may be under way now; counted where not. As in Envoy it has its place from here on, while it waits too:
+        until it leaves, or is given up.
+        """
         level = self._levels[mark & HIGH]
         with self._lock:
             is_free = level.retries < level.retries_most and level.calls < level.most
+            level.retries += is_free
             level.retry_overflow += not is_free
         return is_free
+
+    def hold(self, mark: int) -> None:
+        """A retry that was let pass is made in another way: it has its place again."""
+        level = self._levels[mark & HIGH]
+        with self._lock:
+            level.retries += 1
+
+    def give_up(self, mark: int) -> None:
+        """A retry that was let pass is not made."""
+        level = self._levels[mark & HIGH]
+        with self._lock:
+            level.retries -= 1
 
     def counts(self) -> dict[str, int]:
         """By Envoy's names; the gauges are 1 while nothing more may begin."""

@@ -20,6 +20,7 @@ from reachline.net.forks import FORKS
 from reachline.upstream.attempt import HIGH, RETRY, USUAL, Attempt
 
 if TYPE_CHECKING:
+    from reachline.upstream.circuit import Circuit
     from reachline.upstream.cluster import Cluster
     from reachline.upstream.kept import KeptCluster
     from reachline.upstream.listing import Key, Pick
@@ -135,7 +136,7 @@ def first(cluster: Cluster | KeptCluster, plan: Plan, budget: SharedBudget = BUD
 class Tries:
     """The tries of one call, made one after the other: `begin`, end it, `again`, and from the start. Written by its one caller."""
 
-    __slots__ = ("_avoided", "_budget", "_choice", "_cluster", "_plan", "_tried", "until")
+    __slots__ = ("_avoided", "_budget", "_choice", "_cluster", "_held", "_plan", "_tried", "until")
 
     until: Seconds | None
     """The deadline, on the monotonic clock."""
@@ -150,20 +151,25 @@ class Tries:
         self._tried: tuple[Pick, ...] = ()
         self._avoided: tuple[Pick, ...] = ()
         self._choice: Pick | None = None
+        self._held: Circuit | None = None
+        """Where the next try has its place already."""
 
     def begin(self) -> Attempt:
-        """The next try, on its way; it ends like any other attempt. Raises `Shed` as a pick does, and at the first try alone."""
-        plan, choice = self._plan, self._choice
+        """The next try, on its way; it ends like any other attempt. Raises `Shed` as a pick does, a further try `Overflow` alone."""
+        plan, choice, circuit = self._plan, self._choice, self._cluster.circuit
         if choice is None:
             self._budget.earn()
-        mark = (HIGH if plan.get("high") else USUAL) | (RETRY if self._tried else USUAL)
+        mark = self._mark | (RETRY if self._tried else USUAL)
+        if self._tried and circuit is not None and self._held is not circuit:
+            circuit.hold(mark)
+        self._held = None
         call = Attempt(self._cluster, plan.get("key"), plan.get("subset"), choice=choice, until=self.until, mark=mark)
         return call.__enter__()
 
     def again(self, call: Attempt) -> Seconds | None:
         """After `call` has ended: how long to wait before the next try, or None where its end is the call's end.
 
-        The next line is chosen here, so that there is one; who is told to wait and gives up has wasted a retry, no more.
+        The next line is chosen here, so that there is one. Who is told to wait and gives up says so by `give_up`, and has wasted a retry.
         """
         if not self._plan.get("idempotent", False) or call.pick is None or not call.is_retryable:
             return None
@@ -175,13 +181,21 @@ class Tries:
             return None
         self._choice = self._other()
         circuit = self._cluster.circuit
-        if self._choice is None or not (
-            circuit is None or circuit.may_retry(HIGH if self._plan.get("high") else USUAL)
-        ):
+        if self._choice is None or not (circuit is None or circuit.may_retry(self._mark)):
             return None
+        self._held = circuit
         is_paid = self._budget.spend()
         self._cluster.tally.retried(is_paid=is_paid)
+        if not is_paid:
+            self.give_up()
         return wait if is_paid else None
+
+    def give_up(self) -> None:
+        """The next try, which `again` let pass, is not made; nothing where there is none."""
+        held, self._held = self._held, None
+        # In a forked child the place was the parent's.
+        if held is not None and held is self._cluster.circuit:
+            held.give_up(self._mark)
 
     def elsewhere(self, call: Attempt) -> bool:
         """Whether the next `begin` has another line than this call, which was never made; if there is none, it has the same.
@@ -194,6 +208,10 @@ class Tries:
         found = self._other()
         self._choice = found or call.pick
         return found is not None
+
+    @property
+    def _mark(self) -> int:
+        return HIGH if self._plan.get("high") else USUAL
 
     def _other(self) -> Pick | None:
         plan = self._plan
@@ -243,38 +261,47 @@ class Try:
 def attempts(cluster: Cluster | KeptCluster, **plan: Unpack[Plan]) -> Iterator[Try]:
     """Tries of one call until one of them is its end: `for each in …: with each as call:`."""
     tries, wait = Tries(cluster, checked(plan)), 0.0
-    while True:
-        each = Try(tries, wait)
-        yield each
-        if each.next_wait is None:
-            return
-        wait = each.next_wait
+    try:
+        while True:
+            each = Try(tries, wait)
+            yield each
+            if each.next_wait is None:
+                return
+            wait = each.next_wait
+    finally:
+        tries.give_up()
 
 
 def call(cluster: Cluster | KeptCluster, function: Callable[[Attempt], T], **plan: Unpack[Plan]) -> T:
     """What `function` comes to, called with each try in turn. An answer that has an HTTP status is heeded."""
     tries, wait = Tries(cluster, checked(plan)), 0.0
-    while True:
-        each = Try(tries, wait)
-        with each as attempt:
-            answer = function(attempt)
-            attempt.heed(answer)
-        if each.next_wait is None:
-            return answer
-        wait = each.next_wait
+    try:
+        while True:
+            each = Try(tries, wait)
+            with each as attempt:
+                answer = function(attempt)
+                attempt.heed(answer)
+            if each.next_wait is None:
+                return answer
+            wait = each.next_wait
+    finally:
+        tries.give_up()
 
 
 async def acall(cluster: Cluster | KeptCluster, function: Callable[[Attempt], Awaitable[T]], **plan: Unpack[Plan]) -> T:
     """`call` for a function that is awaited."""
     tries, wait = Tries(cluster, checked(plan)), 0.0
-    while True:
-        each = Try(tries, wait)
-        async with each as attempt:
-            answer = await function(attempt)
-            attempt.heed(answer)
-        if each.next_wait is None:
-            return answer
-        wait = each.next_wait
+    try:
+        while True:
+            each = Try(tries, wait)
+            async with each as attempt:
+                answer = await function(attempt)
+                attempt.heed(answer)
+            if each.next_wait is None:
+                return answer
+            wait = each.next_wait
+    finally:
+        tries.give_up()
 
 
 async def sleep(wait: Seconds) -> None:
