@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -185,3 +187,64 @@ def test_connect_takes_it_for_a_cluster_of_the_centers() -> None:
 def test_what_cannot_be_is_refused_by_its_place(document: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read_beside({"c": document}, place="test")
+
+
+class Busy(logging.Handler):
+    """A log's handler that calls the cluster itself, as one does that sends records over it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert not self.cluster._lock.locked(), record.getMessage()
+        self.told.append(record.getMessage())
+        with self.cluster.attempt():
+            pass
+
+
+def test_the_log_hears_of_ejections_once_the_lock_is_free() -> None:
+    clock = Clock()
+    cluster = beside(clock, listed(A), listed(B), listed(C), rules=RULES._replace(keep_removed_ms=60_000))
+    log, handler = logging.getLogger("reachline.upstream.cluster"), Busy(cluster)
+    log.addHandler(handler)
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        call(cluster, A, times=2)
+        clock.now += 60
+        cluster.turn()
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+    assert handler.told == ["line_ejected", "line_returned"]
+
+
+class Late:
+    """A lock before which something happens, once: what another thread did while this one waited for it."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self.lock = threading.Lock()
+        self.before: Callable[[], None] | None = before
+
+    def __enter__(self) -> None:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+
+def test_a_call_that_ends_while_the_client_is_closed_is_well() -> None:
+    cluster: Any = beside(Clock(), listed(A), listed(B))
+
+    with cluster.attempt() as attempt:
+        attempt.ok()
+        cluster._lock = Late(cluster.retire)
+
+    assert cluster.stats().calls.ok == 1
+    assert cluster.stats().trips == 0

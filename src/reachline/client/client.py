@@ -124,14 +124,16 @@ class Client:
 
         Where the last start failed, or the thread did, nothing happens until a pause is over, and the next use asks again.
         """
+        trouble, falls = "", 0
         with self._lock:
             if self._background is None and not self._is_closed and time.monotonic() >= self._next_start:
-                self._run()
-            if self._background is None:
-                return
+                trouble = self._run()
+                falls = self._falls
             # Here, so that a thread that fails at once puts them to sleep after this, not before.
-            for cluster in self._all.values():
+            for cluster in self._all.values() if self._background is not None else ():
                 cluster.wake()
+        if trouble:  # once the lock is free: a log's handler may make calls itself
+            _log.warning("client_thread_not_started", extra={"reason": trouble, "tries": falls})
 
     def wait(self, timeout: Seconds) -> bool:
         """Whether every cluster has lines, or a definite refusal, within `timeout` seconds."""
@@ -229,8 +231,8 @@ class Client:
             self._documents[name] = (document, time.time() - age)
             self._clusters[name].replace(lines, source="cache", silence=age)
 
-    def _run(self) -> None:
-        """Make and start driver and thread; the lock is held. A system without threads to spare only costs freshness."""
+    def _run(self) -> str:
+        """Make and start driver and thread, or say why not; the lock is held. A system without threads to spare only costs freshness."""
         try:
             driver = Driver(
                 self._options,
@@ -245,9 +247,9 @@ class Client:
             background.start()
         except (RuntimeError, OSError, ConfigError) as error:
             self._pause()
-            _log.warning("client_thread_not_started", extra={"reason": str(error), "tries": self._falls})
-            return
+            return str(error) or type(error).__name__
         self._driver, self._background = driver, background
+        return ""
 
     def _pause(self) -> None:
         """Before the next start, longer each time; the lock is held."""

@@ -155,16 +155,15 @@ class Cluster:
 
     def stats(self) -> ClusterStats:
         """A moment's figures."""
-        known = self._heard_ms != _NEVER
         return ClusterStats(
             source=self._source,
             version=str(self.version or ""),
             lines=len(self._list.lines),
-            silence=(self._now_ms() - self._heard_ms) / 1_000 if known else None,
+            silence=(self._now_ms() - self._heard_ms) / 1_000 if self._heard_ms != _NEVER else None,
             is_stale=self.is_stale,
             trouble=self.trouble,
             open=self.open_lines(),
-            trips=self._trips + (0 if self._own is None else self._own.trips),
+            trips=self._trips + (0 if (own := self._own) is None else own.trips),
             refused_versions=self._refused,
             misuses=self._misuses,
             calls=self.tally.totals(),
@@ -218,18 +217,19 @@ class Cluster:
             if source != "static":
                 self._heard_ms = self._now_ms() - round(silence * 1_000)
             self._rows = {line: row for line, row in self._rows.items() if line in self._present.weights}
-            if self._own is not None:
-                self._own.replace(self._present.weights)
+            if (own := self._own) is not None:
+                own.replace(self._present.weights)
             self._hand_back()
             self._remake(self._now_ms())
+        if own is not None:
+            own.tell()
         return True
 
     def heard(self) -> None:
         """A center confirmed the present list. Lines tried on our own while it was silent are its affair again."""
         silent_ms = self._now_ms() - self._heard_ms
         self._heard_ms = self._now_ms()
-        due = self._present.own_trial_ms
-        if due is not None and silent_ms >= due:
+        if (due := self._present.own_trial_ms) is not None and silent_ms >= due:
             with self._lock:
                 self._hand_back()
                 self._remake(self._now_ms())
@@ -240,12 +240,13 @@ class Cluster:
         self.tally.add(pick.line, pick.window, column, pace=pace, elapsed=elapsed or 0.0)
         if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
-        if self._own is not None:
+        if (own := self._own) is not None:
             with self._lock:
-                if is_moved := self._own.saw(pick.line, column, elapsed, code):
+                if is_moved := own.saw(pick.line, column, elapsed, code):
                     self._remake(self._now_ms())
             if is_moved:
                 self._moved()
+                own.tell()
 
     def finish(self, pick: Pick, column: Column, elapsed: Seconds, code: int | None = None) -> None:
         """The end of a call that `begin` began."""
@@ -278,17 +279,18 @@ class Cluster:
         with self._lock:
             now_ms = self._now_ms()
             self._rows = {line: row for line, row in self._rows.items() if not is_forgotten(row, now_ms)}
-            if self._own is not None:
-                self._own.turn()
+            if (own := self._own) is not None:
+                own.turn()
             self._remake(now_ms)
+        if own is not None:
+            own.tell()
 
     def deadline(self) -> Seconds | None:
         """When `turn` is due by the clock, perhaps already, or None."""
         with self._lock:
             # From the newest picker on: it knows of all that was due before it was made.
             moments = [due] if (due := deadline(self._rows.values(), self._made_ms)) is not None else []
-            silence = self._present.own_trial_ms
-            if silence is not None and self._heard_ms + silence > self._made_ms:
+            if (silence := self._present.own_trial_ms) is not None and self._heard_ms + silence > self._made_ms:
                 moments.append(self._heard_ms + silence)
             if self._own is not None:
                 moments.append(self._own.deadline_ms())
@@ -305,8 +307,7 @@ class Cluster:
         if self._own is not None:
             self._own.forked(rng)
         self._cares.forked()
-        self._lately = Lately()
-        self._asleep = True
+        self._asleep, self._lately = True, Lately()
         self._remake(self._now_ms())
         self._picker = _EMPTY
 

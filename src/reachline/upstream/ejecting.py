@@ -7,6 +7,7 @@ last line that carries anything stays. Refuses to know lists, pickers and locks.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
@@ -25,16 +26,18 @@ _log: Final = logging.getLogger("reachline.upstream.cluster")
 
 
 class Ejecting:
-    """Of one cluster in one process; written under the cluster's lock."""
+    """Of one cluster in one process; written under the cluster's lock, but for `tell`."""
 
     def __init__(self, rules: OutlierRules, *, clock: Callable[[], Seconds], rng: Random) -> None:
         self._rules, self._clock = rules, clock
         self._lines: Mapping[LineId, int] = {}
+        self._untold: Final[deque[Event]] = deque()
         self.forked(rng)
 
     def forked(self, rng: Random) -> None:
         """In a forked child: what calls came to is the parent's."""
         self._outliers = Outliers(self._rules, seed=rng.getrandbits(63), now_ms=self._now_ms())
+        self._untold.clear()
         self.replace(self._lines)
 
     @property
@@ -50,7 +53,7 @@ class Ejecting:
     def replace(self, lines: Mapping[LineId, int]) -> None:
         """The cluster's lines with their weights, as published now."""
         self._lines = lines
-        _announce(self._outliers.replace(dict.fromkeys(lines, 0), self._now_ms()))
+        self._note(self._outliers.replace(dict.fromkeys(lines, 0), self._now_ms()))
 
     def saw(self, line: LineId, column: Column, elapsed: Seconds | None, code: int | None) -> bool:
         """One call's end; whether that moved a line out."""
@@ -58,12 +61,12 @@ class Ejecting:
         if seen is None:
             return False
         took_us = None if elapsed is None or column is not Column.OK else int(elapsed * 1e6)
-        return _announce(self._outliers.saw(line, seen, self._now_ms(), code=code, took_us=took_us))
+        return self._note(self._outliers.saw(line, seen, self._now_ms(), code=code, took_us=took_us))
 
     def turn(self) -> None:
         """Let sweeps and returns that are due take effect."""
         if self._outliers.deadline() <= self._now_ms():
-            _announce(self._outliers.turn(self._now_ms()))
+            self._note(self._outliers.turn(self._now_ms()))
 
     def deadline_ms(self) -> int:
         """When `turn` is due."""
@@ -81,17 +84,24 @@ class Ejecting:
                 out[known] = found[known] = rows.get(known, UNTRIED)._replace(gate=Gate.OPEN, until_ms=until_ms)
         return found
 
+    def tell(self) -> None:
+        """Log ejections and returns. By whoever brought them about, once the lock is free: a log's handler may make calls itself."""
+        while self._untold:
+            try:
+                each = self._untold.popleft()
+            except IndexError:
+                return  # another thread was faster
+            fields = {"line": each.line, "detector": each.detector.value, "ejections": each.ejections}
+            if each.action is Action.EJECT:
+                _log.warning("line_ejected", extra=fields)
+            else:
+                _log.info("line_returned", extra={**fields, "by": each.why})
+
+    def _note(self, events: tuple[Event, ...]) -> bool:
+        """Keep ejections and returns until they are told; whether there are any."""
+        acted = [each for each in events if each.enforced and each.action is not Action.HELD]
+        self._untold.extend(acted)
+        return bool(acted)
+
     def _now_ms(self) -> int:
         return int(self._clock() * 1_000)
-
-
-def _announce(events: tuple[Event, ...]) -> bool:
-    """Log ejections and returns; whether there are any."""
-    acted = [each for each in events if each.enforced and each.action is not Action.HELD]
-    for each in acted:
-        fields = {"line": each.line, "detector": each.detector.value, "ejections": each.ejections}
-        if each.action is Action.EJECT:
-            _log.warning("line_ejected", extra=fields)
-        else:
-            _log.info("line_returned", extra={**fields, "by": each.why})
-    return bool(acted)
