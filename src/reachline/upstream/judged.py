@@ -187,7 +187,7 @@ class Judged:
         if self.outliers is not None and self.outliers.deadline() <= now_ms:
             found = self._obeyed(self.outliers.turn(now_ms), now_ms)
         if self._averages and now_ms >= self._settled_ms + _SETTLE_MS:
-            settle(self.memory.loads.values(), now_ms)
+            settle(list(self.memory.loads.values()), now_ms)  # at once: whoever builds a picker aside adds to them
             self._settled_ms = now_ms
         restarts = self.restart_ms is not None and self.restart_ms <= now_ms
         return Moved(found.is_moved or restarts or self._reweighs(now_ms), found.events)

@@ -23,6 +23,8 @@ _HERE_MOST: Final = 1_000
 """Endpoints up to which whoever ends a call, or tells of a change, makes the next picker: two milliseconds. Above, `turn` does…"""
 _BIG: Final = ("maglev",)
 """…and always where a table is filled, however few they are: fifty milliseconds."""
+_IN_A_ROW: Final = 2
+"""Pickers that one caller makes at most: its own, and one of what moved meanwhile. What moves on and on is `turn`'s affair."""
 _NEVER: Final = -(10**12)
 
 
@@ -53,6 +55,10 @@ class Making:
         """Whether all that is known is in the pickers."""
         return not self.is_dirty and not self._building.locked()
 
+    @property
+    def _is_held(self) -> bool:
+        return self._held_ms is not None
+
     def forked(self) -> None:
         """In a forked child, where nobody is making one."""
         self._building = threading.Lock()
@@ -75,12 +81,16 @@ class Making:
         self, lock: threading.Lock, rng: Random, clock: Callable[[], int], shed: Callable[[], None], serve: Callable[[], None]
     ) -> None:  # fmt: skip
         """Pickers of the endpoints as they stand, served under the lock. Whoever finds another at it leaves it to that one."""
-        while self.is_dirty and self._building.acquire(blocking=False):
+        for _ in range(_IN_A_ROW):
+            if not self.is_dirty or not self._building.acquire(blocking=False):
+                return
             try:
                 self.is_dirty, self._held_ms = False, None
                 self._make(lock, rng, clock(), shed, serve)
             finally:
                 self._building.release()
+            if self._is_held:
+                return  # what moved meanwhile waits for more of it
 
     def _make(
         self, lock: threading.Lock, rng: Random, now_ms: int, shed: Callable[[], None], serve: Callable[[], None]
@@ -88,10 +98,11 @@ class Making:
         judged, settings = self._judged, self._settings
         with lock:
             seats, membership, memory = judged.seats(now_ms), self.membership, judged.memory
+            self._made_ms = now_ms
         policy, chance = policy_of(settings, membership), Random(rng.random())
         found = make(settings, seats, policy, memory, chance, now_ms=now_ms, drops=membership.drops, shed=shed)
         with lock:
             judged.served(seats, due_ms(seats, policy.slow_start, now_ms))
-            self.made, self._made_ms = found.pickers, now_ms
+            self.made = found.pickers
             serve()
         self._notes.left_out(found.problems)

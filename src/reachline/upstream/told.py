@@ -137,7 +137,7 @@ def counted(
         "membership_change": 0,
         "lb_healthy_panic": 0,
         "upstream_rq_drop_overload": dropped,
-        "upstream_rq_active": sum(load.active for load in memory.loads.values()),
+        "upstream_rq_active": sum(load.active for load in list(memory.loads.values())),
         **counts,
         "membership_total": sums.total,
         "membership_healthy": sums.healthy,

@@ -124,6 +124,7 @@ class Memory:
     seed: int = 0
     """Where round robin begins: drawn once a process, so that many processes do not begin at the same endpoint."""
     loads: dict[str, Load] = field(default_factory=dict)
+    """By key. Who goes through them takes a list of them first: a picker that is being built may add to them meanwhile."""
     hashes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     """By kind and key, since computing them is most of building a ring or a table."""
     _cursors: dict[object, Iterator[int]] = field(default_factory=dict)
