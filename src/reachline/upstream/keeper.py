@@ -14,7 +14,7 @@ from reachline.abc import Discovery
 from reachline.core.checking import After, Verdict
 from reachline.members import Update
 from reachline.model import Seconds
-from reachline.net.waiting import within
+from reachline.net.waiting import aside, within
 from reachline.upstream.checks import Checks, Questions, Target
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.roll import Row
@@ -127,7 +127,7 @@ class Keeper:
             if (due := cluster.deadline()) is not None and due <= loop.time():
                 if cluster.is_large:
                     # Aside, so that neither checks nor discovery wait for it; callers do not in any case.
-                    await asyncio.to_thread(cluster.turn)
+                    await aside(cluster.turn, name=f"reachline {cluster.name}")
                 else:
                     cluster.turn()
             cluster.events.flush()
