@@ -13,6 +13,7 @@ from random import Random
 from tests.center.steered import ENVOY, Center
 
 from reachline.center.xds.layout import Host
+from reachline.center.xds.places import Places
 from reachline.center.xds.resources import Audience, Kind, audience_of
 from reachline.center.xds.steering import SETTLES_MS, Steering
 from reachline.discovery import DnsSettings
@@ -94,6 +95,20 @@ def test_a_renamed_cluster_is_told_in_one_step_once_its_first_tick_has_published
     assert found is not None
     assert list(found.shelf(CDS).by_name) == ["store"]
     assert list(found.shelf(LDS).by_name) == ["127.0.0.1:9000"]
+
+
+def test_evidence_finds_every_line_that_data_planes_are_told_of_however_the_document_writes_it() -> None:
+    center = Center(
+        "clusters: {shop: {lines: {a: 'tcp://[2001:DB8:0::1]:80', b: {to: 'tcp://10.0.0.2:80', family: 4},"
+        " c: {to: 'tcp://10.0.0.3:80', via: 'socks5://10.0.0.9:1080'}}}}"
+    )
+    steering = center.steering()
+    assert center.endpoints().keys() == {"a", "b"}
+
+    lines = center.board.clusters["shop"].value.lines.values()
+    found = Places(lines, steering.resolved()).seen_from("")
+
+    assert found == {("shop", "2001:db8::1", 80): "shop/a", ("shop", "10.0.0.2", 80): "shop/b"}
 
 
 def test_it_is_settled_once_something_is_known_of_every_line() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from reachline.doors.listening import why_apart
+from reachline.doors.outbounds import DIRECT
 from reachline.model import Line, LineId, Locality
 
 __all__ = ["Addresses", "Places", "Where", "addresses_of"]
@@ -17,15 +19,15 @@ Addresses = Mapping[LineId, Sequence[tuple[str, int]]]
 _NONE: Final[Addresses] = MappingProxyType({})
 _MOST_ZONES: Final = 256
 """Views kept, one for each zone that a data plane says it stands in: a mesh has a few dozen."""
-_DIRECT: Final = "direct"
 
 
 def addresses_of(line: Line, resolved: Addresses = _NONE) -> tuple[tuple[str, int], ...]:
     """Where a line is reached without an agent: its own address, or those its name was resolved to; empty where by neither.
 
-    A line by way of a proxy is reached by agents and SDKs only.
+    A line that data planes are not told of, by way of a proxy or from an address of an agent's, is reached by agents and SDKs only.
+    Addresses are written as Envoy writes them.
     """
-    if line.outbound != _DIRECT:
+    if line.outbound != DIRECT and why_apart(line.endpoint, line.outbound):
         return ()
     if line.id in resolved:
         return tuple(resolved[line.id])
@@ -71,8 +73,9 @@ class Places:
 
     def _view(self, zone: str) -> Mapping[Where, LineId]:
         found: dict[Where, LineId] = {}
+        known = self.addresses()
         for line in self._lines:
             if line.origin in {"", zone}:
-                for address, port in addresses_of(line, self._resolved):
+                for address, port in known.get(line.id, ()):
                     found.setdefault((line.scope.cluster, address, port), line.id)
         return found

@@ -22,7 +22,6 @@ from reachline.center.xds.resources import Audience, Cells, Kind
 from reachline.discovery import DnsSettings
 from reachline.doors.settings import Document
 from reachline.errors import LocalProtocolError
-from reachline.members import is_numeric
 from reachline.model import Health, LineId
 from reachline.net.names import Names as Resolver
 
@@ -129,14 +128,13 @@ class Steering:
         return {name: tuple(said) for name, said in found.items() if said}
 
     def resolved(self) -> dict[LineId, tuple[tuple[str, int], ...]]:
-        """Where each line is that data planes may use, by numbers; lines whose names have no address yet are missing."""
+        """Where each line is that data planes may use and that the document gives by name, as far as its name has an address."""
         known = self.names.addresses
         found: dict[LineId, tuple[tuple[str, int], ...]] = {}
         for survey in self._seen.values():
-            for line in survey.usable:
+            for line in survey.usable if survey.hosts else ():
                 end = line.endpoint
-                hosts = (end.host,) if is_numeric(end.host) else known.get(Host(end.host, end.family), ())
-                if hosts:
+                if hosts := known.get(Host(end.host, end.family)):
                     found[line.id] = tuple((host, end.port) for host in hosts)
         return found
 
