@@ -17,6 +17,9 @@ from tests.net.conftest import Ended, Lab, make_job, serving
 from reachline.doors import outbounds
 from reachline.net.engine import Job
 
+pytestmark = pytest.mark.alone
+"""Whoever does not answer is told by time from whoever answers badly: a machine that stands still makes all of them silent."""
+
 ROUNDS = 8
 WARM = 2
 """Rounds after which whatever is made once (TLS contexts, arenas) has been made."""

@@ -31,6 +31,9 @@ def test_a_dead_line_is_open_and_its_return_is_tried(tmp_path: Path) -> None:
         codes = running.stop()
         assert {name: codes[name] for name in ("center", "a1", "a2")} == {"center": 0, "a1": 0, "a2": 0}
     told = running.reachline("explain", "shop/b", "--journal", str(running.journal))
-    assert "vote.failed.failed: healthy → unhealthy, open, weight 100 → 0" in told.stdout
+    before = opened["before"]
+    # Degraded first, where that came to light before.
+    how = f"{before['health']} → unhealthy, open, weight {before['weight']} → 0"
+    assert f"vote.failed.failed: {how}" in told.stdout
     replayed = running.reachline("replay", str(running.journal))
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr

@@ -222,6 +222,7 @@ def test_every_request_is_decided(path: str, chance: int) -> None:
         ("[[:digit:]&&x]+", "1&x", "a"),
         (r"\Q(.\E.", "(.x", "(xx"),
         (r"(?i)ab(?-i:C)", "ABC", "abc"),
+        ("(?ii:a|b)+", "AbA", "c"),  # repeats, so it is followed all ways at once
         (r"\d+", "12", "١"),
         (r"[^]a]", "b", "]"),
         (r"\x{41}\x42", "AB", "ab"),

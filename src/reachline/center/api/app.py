@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -70,6 +72,9 @@ class _Console(StaticFiles):
 
     def file_response(self, *args: object, **kwargs: object) -> Response:
         response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        if isinstance(response, FileResponse):
+            # Whole, at once: a file that is sent piece by piece stays open where its reader goes in the middle.
+            response = Response(Path(response.path).read_bytes(), response.status_code, dict(response.headers))
         response.headers["Cache-Control"] = "no-cache"
         response.headers["Content-Security-Policy"] = _POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"

@@ -180,7 +180,8 @@ def _flags(text: str, flags: int) -> int:
     found = _FLAGS.fullmatch(text)
     if found is None:
         return flags
-    on, off = (sum(_BITS[each] for each in letters or "") for letters in found.groups())
+    # A letter may stand there twice.
+    on, off = (sum(_BITS[each] for each in set(letters or "")) for letters in found.groups())
     return (flags | on) & ~off
 
 
