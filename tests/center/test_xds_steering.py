@@ -12,6 +12,7 @@ from random import Random
 
 from tests.center.steered import ENVOY, Center
 
+from reachline.center.xds import steering as steering_of
 from reachline.center.xds.layout import Host
 from reachline.center.xds.places import Places
 from reachline.center.xds.resources import Audience, Kind, audience_of
@@ -62,6 +63,18 @@ def test_each_zone_is_told_its_own_lines() -> None:
 
     assert list(center.endpoints(Audience(Kind.GRPC, Locality(zone="az2")))) == ["b@az2"]
     assert list(center.endpoints()) == ["a@az1", "b@az2"]
+
+
+def test_who_is_not_told_because_there_are_too_many_kinds_of_clients_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(steering_of, "_MOST_GROUPS", 1)
+    center = Center(PLAIN)
+    steering = center.steering()
+
+    center.told(ENVOY)
+    assert not steering.fault
+    center.told(Audience(Kind.GRPC))
+
+    assert steering.fault == "1 more kinds of clients in zones than the 1 that are told at once"
 
 
 def test_another_document_is_told_once_it_is_in_force() -> None:

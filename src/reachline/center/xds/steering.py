@@ -105,10 +105,13 @@ class Steering:
         except LocalProtocolError as error:
             self._failed(str(error))
             return
-        self.fault = ""
+        left = len({*groups.values()} - self._renderings.keys())
+        self._failed(
+            f"{left} more kinds of clients in zones than the {_MOST_GROUPS} that are told at once" if left else ""
+        )
         self._settle(clusters)
         for audience, group in groups.items():
-            if group in self._renderings:  # else there are too many at once
+            if group in self._renderings:
                 self._cells.publish(audience, self._renderings[group].resources)
 
     @property
@@ -171,7 +174,8 @@ class Steering:
             self.settled.replace(True)
 
     def _failed(self, fault: str) -> None:
-        if fault != self.fault:
+        """What is wrong now; empty: nothing any more."""
+        if fault and fault != self.fault:
             log.error("xds_not_rendered", extra={"fault": fault})
         self.fault = fault
 
