@@ -7,10 +7,13 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from tests.upstream.kept import Clock, addresses, kept, settings
+import pytest
+from tests.upstream.kept import Clock, addresses, kept, members, picks, settings
 
 from reachline.errors import Problem
+from reachline.members import Membership, compare
 from reachline.upstream.judged import Judged
+from reachline.upstream.kept import KeptCluster
 from reachline.upstream.making import Making
 
 
@@ -83,3 +86,33 @@ def test_figures_and_averages_stand_a_picker_that_is_built_meanwhile() -> None:
     cluster.turn()
 
     assert len(loads) > 4
+
+
+@pytest.mark.parametrize(
+    ("weights", "sizes", "is_aside"),
+    [
+        ([1, 1], {}, False),
+        ([1, 9_000], {}, False),
+        ([1, 15_000], {}, True),
+        ([1, 15_000], {"maximum_ring_size": 2_000}, False),
+        ([1, 1], {"minimum_ring_size": 15_000}, True),
+    ],
+)
+def test_rings_of_many_points_are_made_aside(weights: list[int], sizes: dict[str, int], is_aside: bool) -> None:
+    targets = [{"address": address, "weight": weight} for address, weight in zip(addresses(2), weights, strict=True)]
+    read = settings(targets=targets, policy={"name": "ring_hash", **sizes})
+
+    made = KeptCluster(read, clock=Clock(), wall=lambda: 0.0, rng=Random(1))
+    made.update(compare(Membership(), read.membership))
+
+    assert made.is_large is is_aside
+    assert made.is_current is True  # nobody drives it: whoever uses it makes its pickers
+
+
+def test_a_ring_leaves_out_whoever_has_no_weight() -> None:
+    cluster = kept(targets=addresses(1), policy={"name": "ring_hash"})
+
+    cluster.update(compare(Membership(), Membership(members=(*members("a").members, *members("b", weight=0).members))))
+
+    assert not cluster.is_large
+    assert set(picks(cluster)) == {"a:80"}

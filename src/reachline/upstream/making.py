@@ -23,8 +23,11 @@ _HERE_MOST: Final = 1_000
 """Endpoints up to which whoever ends a call, or tells of a change, makes the next picker: two milliseconds. Above, `turn` does…"""
 _BIG: Final = ("maglev",)
 """…and always where a table is filled, however few they are: fifty milliseconds."""
+_POINTS_HERE_MOST: Final = 10_000
+"""Of a ring, likewise: ten milliseconds. Where weights lie far apart two endpoints may have millions."""
 _IN_A_ROW: Final = 2
 """Pickers that one caller makes at most: its own, and one of what moved meanwhile. What moves on and on is `turn`'s affair."""
+_RING: Final = "ring_hash"
 _NEVER: Final = -(10**12)
 
 
@@ -48,7 +51,15 @@ class Making:
     @property
     def is_large(self) -> bool:
         """Whether it takes longer than a caller or a loop should be held up."""
-        return len(self._judged.roll) > self._here_most
+        roll = self._judged.roll
+        if len(roll) > self._here_most:
+            return True
+        policy = self._settings.policy
+        if policy.name != _RING or policy.ring_most <= _POINTS_HERE_MOST:
+            return False
+        # Those that cannot be balanced, of weight 0 for example, are left out.
+        weights = [row.member.weight for row in roll if row.member.weight > 0]
+        return max(policy.ring_least, sum(weights) // min(weights, default=1)) > _POINTS_HERE_MOST
 
     @property
     def is_current(self) -> bool:
