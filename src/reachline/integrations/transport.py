@@ -22,7 +22,9 @@ from reachline.upstream.tries import TRIES
 __all__ = ["Awaited", "Blocking", "TransportSettings", "proxy_of", "settled"]
 
 _KNOWN: Final = 1_024
-"""URLs of lines that are kept: paths without an id in them."""
+"""URLs of lines that are kept: paths without an id in them…"""
+_PATH_MOST: Final = 256
+"""…of this many bytes at most. What is longer carries a query of its own, is not asked again, and may be sixty kilobytes."""
 
 
 class TransportSettings(TypedDict, total=False):
@@ -231,7 +233,8 @@ def _aimed(
     """The request, to the line: its own timeouts within what is left, and no connection that must not be made now."""
     usual_url = request.url
     path = usual_url.raw_path
-    url, host, core_url = _placed(library, pick.url, pick.address, pick.target, usual_url.scheme, path)
+    placed = _placed if len(path) <= _PATH_MOST else _placed.__wrapped__
+    url, host, core_url = placed(library, pick.url, pick.address, pick.target, usual_url.scheme, path)
     # All that the caller's has, but for what is another's here. Made anew from its parts it would cost three times as much.
     made = library.Request.__new__(library.Request)
     vars(made).update(vars(request))
