@@ -19,10 +19,14 @@ from reachline.center.owner import Owner
 from reachline.center.roster import Agent, Roster
 from reachline.center.stream import Stream
 from reachline.center.xds import planes
+from reachline.center.xds.access import AccessLogs
+from reachline.center.xds.admission import INTRODUCTION
+from reachline.center.xds.load import Loads
 from reachline.center.xds.planes import By, Plane, Planes
 from reachline.center.xds.sums import Windows
 from reachline.center.xds.vantage import Vantages
 from reachline.doors import reach
+from reachline.errors import RemoteProtocolError
 from reachline.model import LineId, Locality, VantageId, Version
 from reachline.net.rpc import Call
 from reachline.store.journal import Journal
@@ -141,3 +145,18 @@ def test_a_call_that_claims_to_have_lasted_less_than_no_time_began_no_earlier_th
     found.look("payments", builders.snapshot(replace(builders.standing("a"), line=line, window=7)), 1_000)
 
     assert [found.of(line, -(10**12), at_ms) for at_ms in (1_000, 2_999, 3_000)] == [0, 0, 7]
+
+
+def test_a_stream_of_evidence_does_not_begin_with_more_than_an_introduction(played: Played) -> None:
+    """It is read before anybody knows whose it is."""
+
+    async def giant() -> AsyncIterator[bytes]:
+        yield bytes(INTRODUCTION + 1)
+
+    async def story(found: Planes) -> None:
+        vantages = Vantages(found, plan=planned, document=lambda: DOCUMENT)
+        for stream in (AccessLogs(found).stream, Loads(found).stream, vantages.stream):
+            with pytest.raises(RemoteProtocolError, match="has 1048577 bytes, at most 1048576 are read"):
+                await anext(stream(giant(), PEER))
+
+    played(story)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from reachline.center.xds.admission import admit, first
+from reachline.center.xds.admission import INTRODUCTION, admit, first
 from reachline.center.xds.planes import By, Planes
 from reachline.errors import RemoteProtocolError
 from reachline.net.rpc import Call
@@ -53,7 +53,7 @@ class AccessLogs:
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamAccessLogs`: answered once, when it is over."""
         self._planes.welcome()
-        data = await first(frames)
+        data = await first(frames, most=INTRODUCTION)
         logged = als.decode(data)
         if logged.teller is None:
             raise RemoteProtocolError("the first message of a stream must name its node")

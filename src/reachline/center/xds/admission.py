@@ -13,19 +13,26 @@ from reachline.model import Seconds, VantageId
 from reachline.net.rpc import Call
 from reachline.wire.telling import Teller
 
-__all__ = ["admit", "bearer", "first", "token_in"]
+__all__ = ["INTRODUCTION", "admit", "bearer", "first", "token_in"]
 
 _FIRST: Final[Seconds] = 5.0
 """Who opens a stream says at once who it is; who does not holds it for nothing."""
+INTRODUCTION: Final = 1 << 20
+"""Bytes by which a stream of evidence may begin, for they are read before anybody knows whose it is: ten times what an Envoy with
+all its extensions says of itself, and a fiftieth of a second's work.
+"""
 
 
-async def first(frames: AsyncIterator[bytes]) -> bytes:
-    """The first message of a stream; RemoteProtocolError where none comes in time."""
+async def first(frames: AsyncIterator[bytes], *, most: int | None = None) -> bytes:
+    """The first message of a stream; RemoteProtocolError where none comes in time, or one of more bytes than `most`."""
     try:
         async with asyncio.timeout(_FIRST):
-            return await anext(frames)
+            data = await anext(frames)
     except (TimeoutError, StopAsyncIteration):
         raise RemoteProtocolError(f"no message within {_FIRST:.0f} s") from None
+    if most is not None and len(data) > most:
+        raise RemoteProtocolError(f"the first message of a stream has {len(data)} bytes, at most {most} are read")
+    return data
 
 
 def bearer(call: Call) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final
 
-from reachline.center.xds.admission import admit, first
+from reachline.center.xds.admission import INTRODUCTION, admit, first
 from reachline.center.xds.planes import By, Plane, Planes
 from reachline.errors import RemoteProtocolError
 from reachline.net.rpc import Call
@@ -36,7 +36,7 @@ class Loads:
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamLoadStats`."""
         self._planes.welcome()
-        report = lrs.decode(await first(frames))
+        report = lrs.decode(await first(frames, most=INTRODUCTION))
         if report.teller is None:
             raise RemoteProtocolError("the first message of a stream must name its node")
         admit(call, report.teller, self._planes.board.roster, self._token)

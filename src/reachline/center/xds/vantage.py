@@ -16,7 +16,7 @@ from reachline.center.checks import unfit
 from reachline.center.evidence import BY_HDS
 from reachline.center.hinting import hint
 from reachline.center.roster import Agent, Arrival, Roster
-from reachline.center.xds.admission import bearer, first
+from reachline.center.xds.admission import INTRODUCTION, bearer, first
 from reachline.center.xds.planes import By, Plane, Planes
 from reachline.center.xds.verdicts import Asking, Verdicts, asking
 from reachline.errors import RemoteProtocolError
@@ -68,7 +68,7 @@ class Vantages:
     async def stream(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
         """One call of `StreamHealthCheck`."""
         self._planes.welcome()
-        introduced = hds.decode(await first(frames))
+        introduced = hds.decode(await first(frames, most=INTRODUCTION))
         if not isinstance(introduced, hds.Introduced):
             raise RemoteProtocolError("the first message of a stream must be a health_check_request")
         session = self._begin(introduced, call)
