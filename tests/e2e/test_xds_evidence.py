@@ -66,25 +66,27 @@ def test_a_slow_line_is_found_by_als_and_not_by_lrs_and_neither_counts_twice(
         more = "mode: fast\nlimits: {p95: {degraded: 60ms, exit: 50ms}}\n"
         async with upstreams() as ports, running_center(tmp_path, settled(document(ports, more))) as center:
             found = bootstrap(center, ports, tmp_path, "als", "lrs")
-            with real.running(envoy_binary, found, tmp_path) as envoy, traffic(envoy.port):
-                ports["a"].pause = 0.12
-                await moved(center, "payments/a", is_bad, "the slow line loses weight")
-                planes = await until(lambda: both(center), what="a load report that was left out")
-                why = await center.json("/api/v1/explain/payments/a")
-            asked = sum(one.asked for one in ports.values())
+            # An Envoy that is stopped says no more of its last calls.
+            with real.running(envoy_binary, found, tmp_path) as envoy:
+                with traffic(envoy.port):
+                    ports["a"].pause = 0.12
+                    await moved(center, "payments/a", is_bad, "the slow line loses weight")
+                    planes = await until(lambda: both(center), what="a load report that was left out")
+                    why = await center.json("/api/v1/explain/payments/a")
+                asked = sum(one.asked for one in ports.values())
 
-            async def all_counted() -> bool:
-                rows = {row["by"]: row for row in (await center.json("/api/v1/evidence"))["planes"]}
-                return rows["als"]["counted"] + rows["als"]["told_better"] >= asked - 1
+                async def all_counted() -> bool:
+                    rows = {row["by"]: row for row in (await center.json("/api/v1/evidence"))["planes"]}
+                    return rows["als"]["counted"] + rows["als"]["told_better"] >= asked
 
-            await until(all_counted, what="every call told by the access log")
+                await until(all_counted, what="every call told by the access log")
             ok = await center.metric('reachline_outcomes_total{result="ok"}')
 
             assert ".slow." in why["rule"]
             assert "cpu_utilization 0.25" in why["text"]
             assert planes["lrs"]["told_better"] > 0
             assert planes["lrs"]["counted"] == 0
-            assert ok <= asked
+            assert ok <= sum(one.asked for one in ports.values())
 
     go(work())
 
