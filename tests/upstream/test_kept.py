@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 from tests.upstream.kept import Clock, addresses, call, kept, members, moved, picks
@@ -416,3 +417,17 @@ def test_calls_that_go_well_are_counted_alike_whether_anybody_asks_how_long_they
     told = [cluster.explain(A)[0] for cluster in (plain, timed)]
     assert [each.active for each in told] == [0, 0]
     assert told[0].ejection == told[1].ejection
+
+
+@pytest.mark.parametrize(("checks", "kept_of_it"), [({}, ()), ({"checks": {"http": {"path": "/"}}}, (A,))])
+def test_calls_that_say_their_endpoint_fails_its_checks_pile_up_nowhere(
+    checks: dict[str, Any], kept_of_it: tuple[str, ...]
+) -> None:
+    cluster = kept(targets=[A], **checks)
+    pick = cluster.pick()
+    assert pick is not None
+
+    for _ in range(100):
+        cluster.failed_by_call(pick)
+
+    assert cluster.take_failed() == kept_of_it

@@ -79,7 +79,7 @@ class KeptCluster:
         self._lock = threading.Lock()
         self._judged: Final = Judged(settings, seed=rng.getrandbits(63), now_ms=self._now_ms())
         self._misuses = 0
-        self._failed_by_call: list[str] = []
+        self._failed_by_call: dict[str, None] = {}
         self._notes: Final = Notes(settings, self.events)
         self._making: Final = Making(settings, self._judged, self._notes)
         self._pickers = NOBODY
@@ -140,9 +140,11 @@ class KeptCluster:
         self.record(pick, Column.NONE if column is None else column)
 
     def failed_by_call(self, pick: Pick) -> None:
-        """A call on a `pick` was answered with `x-envoy-immediate-health-check-fail`: it fails its checks at once."""
+        """A call on a `pick` was answered with `x-envoy-immediate-health-check-fail`: it fails its checks, if it has any, at once."""
+        if self.settings.check is None:
+            return
         with self._lock:
-            self._failed_by_call.append(pick.target)
+            self._failed_by_call[pick.target] = None
         self._stir()
 
     def lines(self) -> tuple[Listed, ...]:
@@ -300,7 +302,7 @@ class KeptCluster:
     def take_failed(self) -> tuple[str, ...]:
         """Endpoints that calls said fail their checks, since the last time."""
         with self._lock:
-            taken, self._failed_by_call = tuple(self._failed_by_call), []
+            taken, self._failed_by_call = tuple(self._failed_by_call), {}
         return taken
 
     def turn(self) -> None:
@@ -327,7 +329,7 @@ class KeptCluster:
         self._lock = threading.Lock()
         self._making.forked()
         self._rng, self.tally, self.circuit = rng, Tally(), self._new_circuit()
-        self._misuses, self._failed_by_call = 0, []
+        self._misuses, self._failed_by_call = 0, {}
         self.events.forget()
         self._judged.begin_anew(rng.getrandbits(63), self._now_ms())
         self.sleep()
