@@ -121,6 +121,7 @@ PROBLEMS = (
         (ExceptionGroup("tasks", [JournalError("torn"), ExceptionGroup("", [ConfigError(PROBLEMS[1])])]), 2,
          f"reachline: torn\nreachline: {PROBLEMS[1]}\n"),
         (BaseExceptionGroup("tasks", [KeyboardInterrupt()]), 130, ""),
+        (ImportError("xDS needs the extra `xds`"), 2, "reachline: xDS needs the extra `xds`\n"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )  # fmt: skip
@@ -131,7 +132,14 @@ def test_a_known_error_is_one_line_a_problem_and_a_code(
     assert capsys.readouterr().err == text
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("tasks", [JournalError("torn"), KeyError("x")])])
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("x"),
+        ExceptionGroup("tasks", [JournalError("torn"), KeyError("x")]),
+        ImportError("cannot import name 'x'", name="reachline.core"),
+    ],
+)
 def test_a_bug_of_ours_keeps_its_traceback(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(error) is None
     assert capsys.readouterr().err == ""

@@ -148,6 +148,8 @@ def _told(error: BaseException) -> tuple[int, list[str]] | None:
             return USAGE, [f"reachline: {os.fsdecode(name)}: {text}"]
         case OSError(errno=int(number), strerror=str(text)):
             return USAGE if number in _ENVIRONMENT else FAILED, [f"reachline: {text}"]
+        case ImportError(name=None, msg=str(text)):
+            return USAGE, [f"reachline: {text}"]  # said by a module of ours, of an extra that only some documents need
         case _:
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
@@ -30,6 +30,9 @@ from reachline.model import Seconds
 __all__ = ["command"]
 
 Row = Mapping[str, Any]
+
+_BY_HDS: Final = " by HDS"
+"""How the release of a vantage ends that is an Envoy."""
 
 
 def command(
@@ -85,10 +88,9 @@ def _agents(rows: Sequence[Row]) -> None:
                 markup=False,
             )
         if lacks := row.get("lacks"):
-            kinds = ", ".join(lacks)
-            out.print(
-                f"agent {row['agent']} ({row['release']}) is too old to probe {kinds}", style="yellow", markup=False
-            )
+            why = "is an Envoy, and none can" if row["release"].endswith(_BY_HDS) else "is too old to"
+            said = f"agent {row['agent']} ({row['release']}) {why} probe {', '.join(lacks)}"
+            out.print(said, style="yellow", markup=False)
         if (pacing := row.get("pacing")) and (pacing["limit"] or pacing["stretch"] > 1):
             out.print(f"agent {row['agent']} holds back: {_held(pacing)}", style="yellow", markup=False)
         for vital in row.get("vitals", ()):
