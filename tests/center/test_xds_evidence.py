@@ -233,6 +233,34 @@ def test_who_sends_both_is_not_counted_twice(center: Center, sync: Sync) -> None
     sync(work())
 
 
+def test_attempts_win_over_requests_but_for_calls_that_took_too_long(center: Center, sync: Sync) -> None:
+    async def work() -> None:
+        async with center() as running, stream(running, als.METHOD) as log:
+            attempts = [entry("a", access_log_type="UpstreamEnd", time_to_last_upstream_rx_byte="0.01s")] * 3
+            failed = [
+                entry("a", 0, access_log_type="UpstreamEnd", response_flags={"upstream_connection_failure": True})
+            ]
+            await log.say(identifier={"node": NODE}, http_logs={"log_entry": attempts + failed})
+            await counted(running, "als", 4)
+            late = entry(
+                "b", 504, response_flags={"upstream_request_timeout": True}, time_to_first_upstream_rx_byte=None
+            )
+            late["response"]["response_code_details"] = "response_timeout"
+            broken_off = entry("b", 0, access_log_type="UpstreamEnd", time_to_first_upstream_rx_byte=None)
+            await log.say(http_logs={"log_entry": [entry("a"), broken_off, late]})
+
+            found = await counted(running, "als", 5)
+
+            assert (found["told_better"], found["skipped"]) == (1, 1)
+            await until(lambda: came_to(running, ok=3, failed=1, late=1, errors=0), what="each call, once")
+
+    sync(work())
+
+
+async def came_to(center: RunningCenter, **counts: float) -> bool:
+    return await outcomes(center) == counts
+
+
 async def posted(center: RunningCenter, ok: float) -> bool:
     return (await outcomes(center))["ok"] == ok
 

@@ -19,7 +19,7 @@ from reachline.center.xds.sums import Pace, Rank, Sums, Telling, Windows
 from reachline.model import Endpoint, Line, LineId, Locality, Outcome
 from reachline.net.rpc import Call as Opened
 from reachline.testing import builders
-from reachline.wire.als import Call, End
+from reachline.wire.als import Call, End, Of
 from reachline.wire.lrs import Load, Metric
 from reachline.wire.telling import Teller
 
@@ -85,7 +85,7 @@ def test_a_locality_of_our_own_assignments_names_its_line(sub_zone: str, found: 
 
 
 def call(end: End = End.OK, took_us: int = 10_000) -> Call:
-    return Call("payments", "10.0.0.1", 443, end, took_us, 20_000, is_own=False)
+    return Call("payments", "10.0.0.1", 443, end, took_us, 20_000, Of.REQUEST)
 
 
 LIMITS = Pace(100_000, 300_000)

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from reachline.errors import RemoteProtocolError
 from reachline.model import Health, Kind, Locality
 from reachline.wire import als, hds, lrs
-from reachline.wire.als import End
+from reachline.wire.als import End, Of
 from reachline.wire.request import Request
 
 NODE = {"id": "envoy-1", "cluster": "edge", "locality": {"region": "r1", "zone": "az1"}, "user_agent_name": "envoy"}
@@ -196,7 +196,7 @@ def logged(*entries: dict[str, Any], kind: str = "http_logs") -> als.Logged:
 def test_a_call_is_placed_and_timed_from_the_whole_request_to_the_first_byte_of_its_answer() -> None:
     (call,) = logged(entry()).calls
 
-    assert call == als.Call("payments", "10.0.0.1", 443, End.OK, 20_000, 25_000, is_own=False)
+    assert call == als.Call("payments", "10.0.0.1", 443, End.OK, 20_000, 25_000, Of.REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -256,10 +256,76 @@ def test_what_says_nothing_of_the_line_is_skipped_and_counted(each: dict[str, An
     assert (len(found.calls), found.skipped) == (1, 1)
 
 
-def test_the_routers_own_log_is_of_attempts() -> None:
-    (call,) = logged(entry(access_log_type="UpstreamEnd")).calls
+def attempt(status: int = 200, **common: Any) -> dict[str, Any]:
+    """An entry of the router's own log, as Envoy 1.40 writes it: its clock begins with the attempt."""
+    usual = {
+        "time_to_last_rx_byte": None,
+        "time_to_last_upstream_tx_byte": "0.003s",
+        "time_to_last_upstream_rx_byte": "0.022s",
+        "upstream_request_attempt_count": None,
+        "access_log_type": "UpstreamEnd",
+    }
+    return entry(status, **{**usual, **common})
 
-    assert call.is_own
+
+def test_the_routers_own_log_is_of_attempts() -> None:
+    (call,) = logged(attempt()).calls
+
+    assert call == als.Call("payments", "10.0.0.1", 443, End.OK, 21_000, 25_000, Of.ATTEMPT)
+
+
+@pytest.mark.parametrize(
+    ("common", "took_us"),
+    [
+        # How long the caller took to send is not the line's.
+        ({"time_to_last_upstream_tx_byte": "0.013s"}, 11_000),
+        # Answered before the request was whole, or it never was.
+        ({"time_to_last_upstream_tx_byte": "0.030s"}, 18_000),
+        ({"time_to_last_upstream_tx_byte": None}, 18_000),
+        ({"time_to_first_upstream_rx_byte": None}, 0),
+    ],
+)
+def test_an_attempt_is_timed_without_the_sending_of_the_request(common: dict[str, Any], took_us: int) -> None:
+    (call,) = logged(attempt(**common)).calls
+
+    assert call.took_us == took_us
+
+
+@pytest.mark.parametrize(
+    ("each", "ends"),
+    [
+        (attempt(0, response_flags={"upstream_connection_failure": True}), [End.FAILED]),
+        # An answer that makes the router try again is not read to its end.
+        (attempt(503, time_to_last_upstream_rx_byte=None), [End.ERROR]),
+        (attempt(0, response_flags={"upstream_request_timeout": True}), [End.LATE]),
+        # Broken off by the caller, or because the time of the whole call is over: no flag says which.
+        (attempt(0), []),
+        (attempt(200, time_to_last_upstream_rx_byte=None), []),
+    ],
+)
+def test_how_an_attempt_ended_is_learnt_where_the_line_ended_it(each: dict[str, Any], ends: list[End]) -> None:
+    assert [call.end for call in logged(each).calls] == ends
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "common", "of"),
+    [
+        (504, "response_timeout", {"time_to_first_upstream_rx_byte": None}, Of.TIMEOUT),
+        (200, "response_timeout", {}, Of.TIMEOUT),
+        # The attempt that was answering with an error is told as that.
+        (503, "response_timeout", {}, Of.REQUEST),
+        (504, "upstream_per_try_timeout", {"time_to_first_upstream_rx_byte": None}, Of.REQUEST),
+    ],
+)
+def test_a_request_that_took_too_long_is_told_apart_where_none_of_its_attempts_says_so(
+    status: int, details: str, common: dict[str, Any], of: Of
+) -> None:
+    late = entry(status, response_flags={"upstream_request_timeout": True}, **common)
+    late["response"]["response_code_details"] = details
+
+    (call,) = logged(late).calls
+
+    assert (call.end, call.of) == (End.LATE, of)
 
 
 def test_of_a_tcp_connection_its_beginning_is_judged_and_nothing_is_timed() -> None:

@@ -1,4 +1,4 @@
-"""Access logs (ALS): every call an Envoy made, as it ended. Messages -> values; needs the extra `xds`.
+"""Access logs (ALS): every call an Envoy made, or every attempt, as it ended. Messages -> values; needs the extra `xds`.
 
 The one source of a line's true latency that asks nothing of the upstream. Which flag means what is decided here; whose line it
 was, and what is slow, is not.
@@ -7,7 +7,7 @@ was, and what is slow, is not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
 from reachline.wire.telling import Teller, microseconds, read, teller_of
@@ -20,7 +20,7 @@ except ImportError as missing:
         f"xDS needs the extra `xds`: pip install 'reachline[xds]' ({missing.name} is missing)"
     ) from missing
 
-__all__ = ["METHOD", "Call", "End", "Logged", "decode"]
+__all__ = ["METHOD", "Call", "End", "Logged", "Of", "decode"]
 
 METHOD: Final = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
 
@@ -36,6 +36,17 @@ class End(Enum):
     """Answered with a 5xx."""
 
 
+class Of(IntEnum):
+    """What an entry is of."""
+
+    REQUEST = 0
+    """A whole request, of whose attempts only the last is told."""
+    ATTEMPT = 1
+    """One attempt, as the router's own log (`upstream_log`) has it."""
+    TIMEOUT = 2
+    """A whole request that took too long. The router's log does not say of its last attempt that this is how it ended."""
+
+
 class Call(NamedTuple):
     """One call that reached for an endpoint."""
 
@@ -47,8 +58,7 @@ class Call(NamedTuple):
     """Until the first byte of the answer; 0: not known."""
     lasted_us: int
     """From its first byte to its last, in any direction."""
-    is_own: bool
-    """One attempt, as the router's own log (`upstream_log`) tells it; else a whole request, of whose attempts only the last."""
+    of: Of
 
 
 class Logged(NamedTuple):
@@ -57,7 +67,7 @@ class Logged(NamedTuple):
     teller: Teller | None
     calls: tuple[Call, ...]
     skipped: int
-    """Entries of calls that never reached for an endpoint, that the client gave up, or that go on still."""
+    """Entries of calls that never reached for an endpoint, that the client or Envoy broke off, or that go on still."""
 
 
 _FAILED: Final = frozenset(
@@ -73,10 +83,12 @@ _MARKS: Final = frozenset({"upstream_retry_limit_exceeded", "delay_injected"})
 """Flags that say nothing by themselves: the status of the answer does."""
 _TYPES = accesslog_pb2.AccessLogType
 _WHOLE: Final = frozenset({_TYPES.NotSet, _TYPES.DownstreamEnd, _TYPES.TcpConnectionEnd})
-_OWN: Final = frozenset({_TYPES.UpstreamEnd})
-_ENDED: Final = _WHOLE | _OWN
+_ATTEMPT_ENDED: Final = _TYPES.UpstreamEnd
+_ENDED: Final = _WHOLE | {_ATTEMPT_ENDED}
 """Entries of calls that go on still have other types."""
 _SERVER_ERROR: Final = 500
+_RESPONSE_TIMEOUT: Final = "response_timeout"
+"""Envoy's word for the time of the whole call; that of one attempt stands in its own flags."""
 
 
 def decode(data: bytes) -> Logged:
@@ -95,13 +107,38 @@ def _requests(entries: Iterable[Any]) -> Iterator[Call]:
         common = entry.common_properties
         if common.access_log_type not in _ENDED or common.intermediate_log_entry:
             continue
+        is_attempt = common.access_log_type == _ATTEMPT_ENDED
         found = flagged.end(common.response_flags)
         if found is _BY_STATUS:
-            status = entry.response.response_code.value
-            found = None if not status else _ERROR if status >= _SERVER_ERROR else _OK
+            found = _by_status(entry, is_attempt=is_attempt)
         if found is not None and (at := placed.at(common.upstream_remote_address)):
-            took_us = _took(common) if found is _OK else 0
-            yield _called(common, at, found, took_us)
+            took_us = 0 if found is not _OK else _attempt_took(common) if is_attempt else _took(common)
+            of = Of.ATTEMPT if is_attempt else Of.TIMEOUT if found is _LATELY and _is_untold(entry) else Of.REQUEST
+            yield _called(common, at, found, took_us, of)
+
+
+def _by_status(entry: Any, *, is_attempt: bool) -> End | None:
+    """How a call ended that no flag speaks of."""
+    status = entry.response.response_code.value
+    if not status:
+        return None
+    if status >= _SERVER_ERROR:
+        return _ERROR
+    # An attempt whose answer did not arrive whole, though nothing went wrong on the line, was broken off: by the caller or for the time.
+    if is_attempt and not entry.common_properties.HasField("time_to_last_upstream_rx_byte"):
+        return None
+    return _OK
+
+
+def _is_untold(entry: Any) -> bool:
+    """Whether a request that took too long says more than its attempts: for these it is as if somebody had broken off the last one.
+
+    One that was answering with a server error was told as that.
+    """
+    if entry.response.response_code_details != _RESPONSE_TIMEOUT:
+        return False
+    is_answered = entry.common_properties.HasField("time_to_first_upstream_rx_byte")
+    return not (is_answered and entry.response.response_code.value >= _SERVER_ERROR)
 
 
 def _connections(entries: Iterable[Any]) -> Iterator[Call]:
@@ -116,13 +153,12 @@ def _connections(entries: Iterable[Any]) -> Iterator[Call]:
             continue
         found = End.FAILED if common.response_flags.upstream_connection_failure else _OK
         if at := placed.at(common.upstream_remote_address):
-            yield _called(common, at, found, 0)
+            yield _called(common, at, found, 0, Of.REQUEST)
 
 
-def _called(common: Any, at: tuple[str, int], end: End, took_us: int) -> Call:
+def _called(common: Any, at: tuple[str, int], end: End, took_us: int, of: Of) -> Call:
     address, port = at
-    lasted_us, is_own = microseconds(common.duration), common.access_log_type in _OWN
-    return Call(common.upstream_cluster, address, port, end, took_us, lasted_us, is_own)
+    return Call(common.upstream_cluster, address, port, end, took_us, microseconds(common.duration), of)
 
 
 def _took(common: Any) -> int:
@@ -137,6 +173,20 @@ def _took(common: Any) -> int:
     return max(0, first - whole)
 
 
+def _attempt_took(common: Any) -> int:
+    """The same of one attempt, whose clock begins with it: all until the first byte of the answer but the sending of the request.
+
+    Where the answer began before the request was whole, from its first byte on the connection.
+    """
+    first = microseconds(common.time_to_first_upstream_rx_byte)
+    begun, whole = (
+        microseconds(common.time_to_first_upstream_tx_byte),
+        microseconds(common.time_to_last_upstream_tx_byte),
+    )
+    sending = whole - begun if begun <= whole <= first else begun
+    return max(0, first - sending)
+
+
 class _ByStatus(Enum):
     """No flag says how the call ended."""
 
@@ -146,6 +196,7 @@ class _ByStatus(Enum):
 _BY_STATUS: Final = _ByStatus.ASK
 _OK: Final = End.OK
 _ERROR: Final = End.ERROR
+_LATELY: Final = End.LATE
 
 
 class _Flagged:

@@ -20,7 +20,7 @@ from reachline.center.xds.places import Addresses, Places
 from reachline.center.xds.seen import Seen
 from reachline.center.xds.sums import MOST_CALLS, Pace, Rank, Sums, Telling, Windows, pace_of
 from reachline.model import LineId, Seconds, Version
-from reachline.wire.als import Call
+from reachline.wire.als import Call, Of
 from reachline.wire.lrs import Load, Spot
 from reachline.wire.telling import Teller
 
@@ -192,17 +192,17 @@ class Planes:
         plane.skipped += skipped
         where, windows = self.places().seen_from(plane.teller.locality.zone), self._windows
         add, paces, on_trial = plane.sums.add, self._paces, windows.are_any
-        counts: dict[tuple[str, bool], bool] = {}
+        counts: dict[tuple[str, Of], bool] = {}
         counted = unknown = 0
         for call in calls:
-            cluster, address, port, _, _, lasted_us, is_own = call
+            cluster, address, port, _, _, lasted_us, of = call
             line = where.get((cluster, address, port))
             if line is None:
                 unknown += 1
                 continue
-            told = counts.get((cluster, is_own))
+            told = counts.get((cluster, of))
             if told is None:
-                told = counts[cluster, is_own] = self._is_told(plane, cluster, is_own=is_own, now_ms=now_ms)
+                told = counts[cluster, of] = self._is_told(plane, cluster, of, now_ms)
             if not told:
                 plane.told_better += 1
                 continue
@@ -212,10 +212,10 @@ class Planes:
         plane.unknown += unknown
         self._soon(plane)
 
-    def _is_told(self, plane: Plane, cluster: str, *, is_own: bool, now_ms: int) -> bool:
-        rank = Rank.ATTEMPT if is_own else Rank.REQUEST
+    def _is_told(self, plane: Plane, cluster: str, of: Of, now_ms: int) -> bool:
+        rank = Rank.ATTEMPT if of is Of.ATTEMPT else Rank.REQUEST
         self._telling.told(plane.teller.id, cluster, rank, now_ms)
-        return self._telling.counts(plane.teller.id, cluster, rank, now_ms)
+        return of is Of.TIMEOUT or self._telling.counts(plane.teller.id, cluster, rank, now_ms)
 
     def loads(self, plane: Plane, spots: Iterable[Spot], *, at_ms: int, interval_us: int) -> None:
         """What a load report says that came at `at_ms`."""
