@@ -11,6 +11,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.http.router.v3 import router_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as manager_pb2
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
@@ -420,12 +421,75 @@ def test_a_grpc_client_finds_each_cluster_under_its_name() -> None:
     assert message(found, RDS, "shop").virtual_hosts[0].routes[0].route.cluster == "shop"
 
 
-def test_proxies_log_to_the_center_where_they_are_asked_to() -> None:
+def routers(manager: Any) -> Any:
+    (filter_,) = manager.http_filters
+    return router_pb2.Router.FromString(filter_.typed_config.value)
+
+
+def test_proxies_log_each_attempt_to_the_center_where_they_are_asked_to_and_which_calls_took_too_long() -> None:
     quiet, asked = Rendering(Kind.ENVOY), Rendering(Kind.ENVOY, logs_access=True)
     world = World(THREE)
 
-    assert not managed(message(world.told(quiet), LDS, "127.0.0.1:9000")).access_log
-    assert managed(message(world.told(asked), LDS, "127.0.0.1:9000")).access_log
+    without = managed(message(world.told(quiet), LDS, "127.0.0.1:9000"))
+    found = managed(message(world.told(asked), LDS, "127.0.0.1:9000"))
+
+    assert not without.access_log
+    assert not routers(without).upstream_log
+    (late,), (each,) = found.access_log, routers(found).upstream_log
+    assert list(late.filter.response_flag_filter.flags) == ["UT"]
+    assert not each.HasField("filter")
+    assert late.typed_config == each.typed_config
+
+
+def test_connections_of_bytes_are_logged_as_they_are() -> None:
+    found = World(THREE.replace("http://", "tcp://")).told(Rendering(Kind.ENVOY, logs_access=True))
+
+    (chain,) = message(found, LDS, "127.0.0.1:9000").filter_chains
+    assert len(tcp_proxy_pb2.TcpProxy.FromString(chain.filters[0].typed_config.value).access_log) == 1
+
+
+def test_a_call_that_never_reached_a_service_is_tried_again_elsewhere_within_a_budget() -> None:
+    found = World(THREE).told(Rendering(Kind.ENVOY))
+
+    policy = message(found, RDS, "127.0.0.1:9000").virtual_hosts[0].routes[0].route.retry_policy
+    assert policy.retry_on == "connect-failure,refused-stream,reset-before-request"
+    assert policy.num_retries.value == 1
+    assert [each.name for each in policy.retry_host_predicate] == ["envoy.retry_host_predicates.previous_hosts"]
+    assert policy.host_selection_retry_max_attempts == 20
+    (threshold,) = message(found, CDS, "shop").circuit_breakers.thresholds
+    assert threshold.retry_budget.budget_percent.value == 20
+    assert threshold.retry_budget.min_retry_concurrency.value == 50
+
+
+def test_the_document_says_how_often_and_when_else_a_call_is_tried_again() -> None:
+    listen = "{at: 127.0.0.1:9000, retries: {most: 2, also: [reset, gateway-error]}}"
+    found = World(THREE.replace("listen: 127.0.0.1:9000", f"listen: {listen}")).told(Rendering(Kind.ENVOY))
+
+    policy = message(found, RDS, "127.0.0.1:9000").virtual_hosts[0].routes[0].route.retry_policy
+    assert policy.retry_on == "connect-failure,refused-stream,reset-before-request,reset,gateway-error"
+    assert policy.num_retries.value == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (THREE.replace("listen: 127.0.0.1:9000", "listen: {at: 127.0.0.1:9000, retries: off}"), Kind.ENVOY),
+        # They try again by themselves what no server has seen, and know no budget.
+        (THREE, Kind.GRPC),
+    ],
+)
+def test_routes_without_retries_have_no_policy_and_their_cluster_no_budget(text: str, kind: Kind) -> None:
+    found = World(text).told(Rendering(kind))
+
+    (table,) = found.shelf(RDS).by_name
+    assert not message(found, RDS, table).virtual_hosts[0].routes[0].route.HasField("retry_policy")
+    assert not message(found, CDS, "shop").HasField("circuit_breakers")
+
+
+def test_bytes_are_not_tried_again() -> None:
+    found = World(THREE.replace("http://", "tcp://")).told(Rendering(Kind.ENVOY))
+
+    assert not message(found, CDS, "shop").HasField("circuit_breakers")
 
 
 def test_what_does_not_fit_together_is_found() -> None:

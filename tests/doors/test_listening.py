@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reachline.doors import reach
-from reachline.doors.listening import Listen
+from reachline.doors.listening import Listen, Retries
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError
 
@@ -46,15 +46,53 @@ def test_clusters_share_an_address_by_hosts_and_by_prefix() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("off", Retries(most=0)),
+        ("false", Retries(most=0)),
+        ("0", Retries(most=0)),
+        ("2", Retries(most=2)),
+        ("{also: reset}", Retries(most=1, also=("reset",))),
+        ("{most: 2, also: [5xx, unavailable]}", Retries(most=2, also=("5xx", "unavailable"))),
+    ],
+)
+def test_retries_are_off_a_number_or_a_block(said: str, meant: Retries) -> None:
+    document = read(clusters(a=f"{{at: 127.0.0.1:9000, retries: {said}}}", b="127.0.0.1:9001"))
+
+    assert document.clusters["a"].listen[0].retries == meant
+    assert document.clusters["b"].listen[0].retries == Retries(most=1)
+
+
+@pytest.mark.parametrize(
     ("a", "b", "said"),
     [
         ("127.0.0.1:9000", "127.0.0.1:9000", "d.yaml:7:13: clusters.b.listen: takes what a takes"),
         ("{at: 127.0.0.1:9000, protocol: tcp}", "127.0.0.1:9000", "tcp cannot tell callers apart"),
         ("{at: 127.0.0.1:9000, protocol: tcp, prefix: /x}", "127.0.0.1:9001", "says nothing where bytes are passed on"),
+        ("[{at: 127.0.0.1:9000, prefix: x}]", "127.0.0.1:9001", "clusters.a.listen[0].prefix: must begin with /"),
+        ("{at: 127.0.0.1:9000, prefix: x}", "127.0.0.1:9001", "clusters.a.listen.prefix: must begin with / "),
         ("here:9000", "127.0.0.1:9001", "must be an address of the proxy's machine"),
         ("127.0.0.1:0", "127.0.0.1:9001", "must have a port"),
         ("{at: 127.0.0.1:9000, prefix: x}", "127.0.0.1:9001", "must begin with /"),
         ("{at: 127.0.0.1:9000, hosts: 'a:80'}", "127.0.0.1:9001", "must be a host name without a port"),
+        ("{at: 127.0.0.1:9000, protocol: tcp, retries: 1}", "127.0.0.1:9001", "says nothing where bytes are passed on"),
+        (
+            "{at: 127.0.0.1:9000, retries: 6}",
+            "127.0.0.1:9001",
+            "d.yaml:4:43: clusters.a.listen.retries: must be at most 5 (got 6)",
+        ),
+        ("{at: 127.0.0.1:9000, retries: on}", "127.0.0.1:9001", "listen.retries: must be off, a number"),
+        ("{at: 127.0.0.1:9000, retries: ~}", "127.0.0.1:9001", "listen.retries: must be off, a number"),
+        (
+            "{at: 127.0.0.1:9000, retries: 1.5}",
+            "127.0.0.1:9001",
+            "must be off, a number of 1…5, or a block; {also: [reset]} (got 1.5)",
+        ),
+        (
+            "{at: 127.0.0.1:9000, retries: {also: [timeout]}}",
+            "127.0.0.1:9001",
+            "clusters.a.listen.retries.also[0]: must be reset or",
+        ),
         ("unix:/x", "127.0.0.1:9001", "must be an address of the proxy's machine"),
     ],
 )

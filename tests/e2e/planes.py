@@ -42,17 +42,27 @@ class Upstream:
         self.asked = 0
         self.called = 0
         """Of `asked`, those that were no checks."""
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Upstream]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
-            server.close()
+            self._server.close()
+
+    def die(self) -> None:
+        """From now on its port refuses."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -63,6 +73,7 @@ class Upstream:
                 orca = "endpoint-load-metrics: TEXT cpu_utilization=0.25\r\n"
                 writer.write(f"{answer}{orca}\r\n".encode())
                 await writer.drain()
+        self._writers.discard(writer)
         writer.close()
 
 

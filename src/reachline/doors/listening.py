@@ -21,6 +21,7 @@ __all__ = [
     "Listen",
     "Listens",
     "Named",
+    "Retries",
     "Xds",
     "address_of",
     "clashes",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 _HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+Retriable = Literal[
+    "reset", "gateway-error", "5xx", "retriable-4xx", "unavailable", "resource-exhausted", "cancelled", "deadline-exceeded", "internal",
+]  # fmt: skip
 _PREFIX: Final = re.compile(r"/[!-~]*")
 _HTTP: Final = frozenset({"http", "https", "grpc", "grpcs"})
 _HTTP2: Final = frozenset({"grpc", "grpcs"})
@@ -76,6 +80,36 @@ def _as_hosts(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _as_retries(value: object) -> object:
+    if value is False or value == "off":
+        return {"most": 0}
+    if isinstance(value, bool) or not isinstance(value, int | dict | Retries):
+        raise refuse("must be off, a number of 1…5, or a block", "{also: [reset]}")
+    return {"most": value} if isinstance(value, int) else value
+
+
+class Retries(Settings):
+    """When a call is tried again, on another line. A number stands for `{most: NUMBER}`, `off` for `{most: 0}`."""
+
+    most: int = Field(
+        1,
+        ge=0,
+        le=5,
+        description="Tries beyond a call's first. One: of the lines that the center gives weight, two are rarely dead at once. All within "
+        "the call's `timeout`, and of all calls at most a fifth, or 50, at the same time.",
+    )
+    also: Annotated[
+        tuple[Retriable, ...],
+        Field(strict=False, max_length=9),
+        BeforeValidator(_as_hosts, json_schema_input_type=Retriable | list[Retriable]),
+    ] = Field(
+        (),
+        description="What else is tried again, in Envoy's words (the last five: gRPC's statuses), for services that may be asked the same "
+        "twice. Always: calls that never reached a service, whatever their method: no connection, a stream refused, a reset before "
+        "the request was sent.",
+    )
+
+
 class Listen(Settings):
     """One address at which an Envoy takes calls for the cluster. An address alone stands for `{at: ADDRESS}`."""
 
@@ -99,6 +133,9 @@ class Listen(Settings):
     timeout: Annotated[Duration, Field(ge=0, le=86_400)] | None = Field(
         None,
         description="Of a whole call; 0s: none. Unset: 15 s as in every Envoy, for gRPC lines none, as their streams last.",
+    )
+    retries: Annotated[Retries, BeforeValidator(_as_retries, json_schema_input_type=Retries | int | Literal["off"])] = (
+        Field(default_factory=Retries, description="Tries after one that failed: off, how many, or a block.")
     )
     rewrite_host: bool = Field(
         False, description="True: the Host header names the line's own host, for lines that are sites of their own."
@@ -187,7 +224,7 @@ def clashes(entries: list[Named]) -> Iterator[Clash]:
         cluster, place, listen, is_http = entry
         first = kinds.setdefault(listen.at, entry)
         if not is_http:
-            written = listen.model_fields_set & {"hosts", "prefix", "timeout", "rewrite_host"}
+            written = listen.model_fields_set & {"hosts", "prefix", "timeout", "retries", "rewrite_host"}
             for key in sorted(written):
                 yield Clash(
                     cluster, place, key, "says nothing where bytes are passed on as they come", "protocol: http"

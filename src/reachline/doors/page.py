@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from reachline.doors.addresses import SCHEMES
 from reachline.doors.effective import effective, key_of
 from reachline.doors.limits import Limits, RateLimit, RttLimit
-from reachline.doors.listening import Listen
+from reachline.doors.listening import Listen, Retries
 from reachline.doors.planning import kinds_of
 from reachline.doors.presets import CLASSES, LONG_HAUL, MODES, PRESETS
 from reachline.doors.probing import Probes
@@ -71,6 +71,7 @@ _NAMES: Final[Mapping[type[BaseModel], str]] = {
     Cluster: "clusters.NAME",
     LineSettings: "clusters.NAME.lines.NAME",
     Listen: "clusters.NAME.listen",
+    Retries: "clusters.NAME.listen.retries",
     RegionSettings: "regions.NAME",
     AgentSettings: "agents.NAME",
     LocalitySettings: "agents.NAME.locality",
@@ -89,6 +90,7 @@ def markdown() -> str:
         _block(_NAMES[LineSettings], LineSettings),
         _schemes(),
         _block(_NAMES[Listen], Listen),
+        _block(_NAMES[Retries], Retries),
         _block("For all clusters, or for one", Tunable),
         *_tunable(),
         _beside(

@@ -77,6 +77,8 @@ class Locator:
         for step in path:
             step = self._index(here, step)
             is_known = step in here if isinstance(here, dict) else _is_index(here, step)
+            if not is_known and step == 0 and isinstance(here, dict):
+                continue  # one block where a list may stand
             if not is_known:
                 break
             here = here[step]

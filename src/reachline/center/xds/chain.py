@@ -11,11 +11,13 @@ from reachline.doors.effective import effective
 from reachline.doors.listening import SECURED, Listen, address_of, is_http, is_http2
 from reachline.doors.settings import Document
 from reachline.model import Seconds
-from reachline.wire.xds_rendering import Api, Entrance, Route, Secured, Upstream
+from reachline.wire.xds_rendering import Api, Entrance, Retry, Route, Secured, Upstream
 
 __all__ = ["Chain", "Form", "Hosts", "chained", "faults", "forms"]
 
 _ANY: Final = "*"
+_UNREACHED: Final = ("connect-failure", "refused-stream", "reset-before-request")
+"""No service has seen the call: it may be made again, whatever its method."""
 Hosts = tuple[tuple[str, tuple[Route, ...]], ...]
 """By host name (`*`: any other), the routes in the order they are tried."""
 
@@ -72,14 +74,26 @@ def _upstream(name: str, form: Form, layout: Layout, kind: Kind) -> Upstream:
     if kind is not Kind.GRPC and not layout.schemes.isdisjoint(SECURED):
         hosts = sorted({spot.hostname for spot in layout.spots if spot.is_secured})
         secured = Secured(tuple(hosts), form.ca, form.verifies, is_http2(layout.schemes))
-    return Upstream(name, form.connect_timeout, is_http2(layout.schemes), secured, reports_load=kind is Kind.GRPC)
+    is_retried = kind is not Kind.GRPC and any(
+        is_http(layout.schemes, listen.protocol) and listen.retries.most for listen in form.listens
+    )
+    return Upstream(
+        name,
+        form.connect_timeout,
+        is_http2(layout.schemes),
+        secured,
+        reports_load=kind is Kind.GRPC,
+        is_retried=is_retried,
+    )
 
 
 def _route(name: str, listen: Listen, layout: Layout) -> Route:
     timeout = listen.timeout
     if timeout is None and is_http2(layout.schemes):
         timeout = 0.0
-    return Route(name, listen.prefix, timeout, listen.rewrite_host)
+    most, also = listen.retries.most, listen.retries.also
+    retry = Retry(most, (*_UNREACHED, *also)) if most else None
+    return Route(name, listen.prefix, timeout, listen.rewrite_host, retry)
 
 
 def _ordered(table: Mapping[str, Iterable[Route]]) -> Hosts:
