@@ -159,6 +159,17 @@ def test_headers_are_bounded_in_size_also_while_one_is_not_over() -> None:
     assert reader.refusal.status == 431
 
 
+def test_requests_ahead_of_a_head_do_not_count_as_its_bytes() -> None:
+    one = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n"
+    reader = RequestReader(Limits(head=200))
+    for _ in range(9):
+        reader.feed(one * 20 + one[:-20], 0.0)
+        reader.feed(one[-20:], 0.0)
+
+    assert reader.refusal is None
+    assert len(reader.inbox) == 9 * 21
+
+
 def test_underscores_in_names_are_let_through_dropped_or_refused() -> None:
     sent = b"GET / HTTP/1.1\r\nHost: a\r\nX_Y: 1\r\n\r\n"
 

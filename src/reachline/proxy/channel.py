@@ -97,16 +97,18 @@ class EndpointChannel(asyncio.BufferedProtocol):
     def release(self) -> None:
         """The answer is here whole: the next request may come."""
         self.caller = None
+        self.hold(False)  # the client of this answer may take no more of it; the next one is another's
         self.pool.give(self)
 
     def abort(self) -> None:
         """End it at once; nobody is told."""
-        self.caller = None
+        self.caller, self.is_open = None, False
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """End it, once what was written is sent."""
+        self.is_open = False
         if self._transport is not None:
             self._transport.close()
 
@@ -162,6 +164,9 @@ class EndpointChannel(asyncio.BufferedProtocol):
             self._is_heard = True
             caller.raw(_NOTHING_MORE)
             return not self._is_sent and self._transport is not None and self._transport.can_write_eof()
+        self.is_open = (
+            False  # already now: the loop tells of the end a turn later, and a request of this turn would be lost
+        )
         return False
 
     def connection_lost(self, error: Exception | None) -> None:

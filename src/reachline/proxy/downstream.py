@@ -26,15 +26,16 @@ class Downstream(asyncio.BufferedProtocol):
     """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
 
     __slots__ = (
-        "_front", "_held", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since", "peer",
-        "requests", "since",
+        "_front", "_held", "_is_full", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since",
+        "peer", "requests", "since",
     )  # fmt: skip
 
     def __init__(self, front: Front) -> None:
         self._front: Final[Front] = front
         self._reader: Final = RequestReader(front.limits)
         self._transport: asyncio.Transport | None = None
-        self._held = False
+        self._held = self._is_full = False
+        """Whether it is read no further; whether it has yet to take so much that it gets no more."""
         self._is_lingering = self._is_heard = self._is_sent = False
         """Whether nothing more is answered; after an upgrade, whether the client, and whether we, send no more."""
         self.exchange: Exchange | None = None
@@ -81,22 +82,30 @@ class Downstream(asyncio.BufferedProtocol):
             exchange.raw_from_client(b"")
             return not self._is_sent and not self.peer.is_tls
         self._is_heard = True
-        # With one half closed it may still wait for its answer; TLS knows no such thing.
-        return exchange is not None and exchange.request.is_complete and not self.peer.is_tls
+        if self._is_lingering or self.peer.is_tls:
+            return False
+        # With one half closed it may still wait for its answers; TLS knows no such thing.
+        return bool(self._reader.inbox) or (exchange is not None and exchange.request.is_complete)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        if self._transport is not None:
+            self._front.leaving.forget(self._transport)
+            self._transport = None
         self._front.went(self, is_reset=error is not None)
         if self.exchange is not None:
             self.exchange.gone()
 
     def pause_writing(self) -> None:
+        self._is_full = True
         if self.exchange is not None:
             self.exchange.client_writable(False)
 
     def resume_writing(self) -> None:
+        self._is_full = False
         if self.exchange is not None:
             self.exchange.client_writable(True)
+        elif not self._is_lingering:
+            self._go_on()
 
     # What exchanges call.
 
@@ -126,19 +135,11 @@ class Downstream(asyncio.BufferedProtocol):
         self.idle_since = self._front.now()
         if self._reader.rest is not None:
             self._reader.resume()  # the endpoint did not care for the other protocol
-        inbox = self._reader.inbox
-        if inbox or self._reader.refusal is not None:
-            # Not from here: a thousand requests sent at once would be a thousand calls deep.
-            self._front.loop.call_soon(self._serve)
-        elif self._is_heard:
-            self._transport.close()
-        else:
-            self.hold(False)
+        self._go_on()
 
     def cut(self) -> None:
         """The answer cannot be ended well: neither a last chunk nor all of its length, so that the client sees it."""
-        if self._transport is not None:
-            self._transport.close()
+        self.close()
 
     def no_upgrade(self) -> None:
         """No other protocol: what follows are requests."""
@@ -162,7 +163,7 @@ class Downstream(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self._is_heard:
-            self._transport.close()
+            self.close()
         else:
             half_close(self._transport)
 
@@ -186,9 +187,13 @@ class Downstream(asyncio.BufferedProtocol):
         exchange.reply(reply._replace(closes=True))
 
     def close(self) -> None:
-        """End it now, without a word."""
-        if self._transport is not None:
-            self._transport.close()
+        """End it now, without a word: once what was written is taken, for which the client has a moment."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._is_lingering = True
+        transport.close()
+        self._front.leaving.watch(transport)
 
     def abort(self) -> None:
         """End it now, whatever is not sent yet."""
@@ -202,7 +207,7 @@ class Downstream(asyncio.BufferedProtocol):
         reader = self._reader
         exchange = self.exchange
         if exchange is None:
-            if self._transport is None or self._is_lingering:
+            if self._transport is None or self._is_lingering or self._is_full:
                 return
             if not reader.inbox:
                 if reader.refusal is not None:
@@ -210,6 +215,8 @@ class Downstream(asyncio.BufferedProtocol):
                     self.refuse(reader.refusal)
                 return
             request = reader.inbox.popleft()
+            if self._held:
+                request.began = self._front.now()  # it waited for its turn, which is nobody's fault
             self.requests += 1
             self.exchange = exchange = Exchange(self._front, self, request)
             exchange.begin()
@@ -223,22 +230,37 @@ class Downstream(asyncio.BufferedProtocol):
             self._front.counts["downstream_cx_protocol_error"] += 1
             exchange.over(reader.refusal)
 
+    def _go_on(self) -> None:
+        """Nothing is under way: what is next."""
+        if self._is_full:
+            self.hold(True)  # who takes no answers gets no more of them
+        elif self._reader.inbox or self._reader.refusal is not None:
+            self.hold(True)
+            # Not from here: a thousand requests sent at once would be a thousand calls deep.
+            self._front.loop.call_soon(self._serve)
+        elif self._is_heard:
+            self.close()
+        else:
+            self.hold(False)
+
     def _linger(self) -> None:
         """Say that there is no more, and wait a moment: a reset would take the answer away from a client that still sends."""
-        transport, after = self._transport, self._front.manager.delayed_close_timeout
+        transport = self._transport
         if transport is None or self._is_lingering or transport.is_closing():
             return
         self._is_lingering = True
         self.hold(False)
-        if not after:
+        if not self._front.manager.delayed_close_timeout:
             transport.close()
             return
-        self._front.close_alarm.set(self)
+        self._front.leaving.watch(transport)
         half_close(transport)
 
 
 def _peer(transport: asyncio.Transport) -> Peer:
     name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    if name is None or own is None:
+        return _UNKNOWN  # gone before it was here
     sock = transport.get_extra_info("socket")
     shaken = transport.get_extra_info("ssl_object")
     is_tls, is_certified = shaken is not None, shaken is not None and bool(shaken.getpeercert())

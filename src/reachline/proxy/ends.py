@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import termios
+from array import array
 from typing import Final
 
-__all__ = ["half_close", "reading_room"]
+from reachline.model import Seconds
+from reachline.proxy.alarms import Alarm
+
+__all__ = ["Leaving", "half_close", "reading_room"]
 
 _ROOM: Final = 1 << 16
 """Bytes of one read. Asyncio's own way makes 256 KiB anew for each, of which the kernel must find the pages: 18 us a read."""
@@ -27,3 +33,51 @@ def half_close(transport: asyncio.Transport) -> None:
         transport.write_eof()
     except OSError:  # the other end was faster
         transport.abort()
+
+
+class Leaving:
+    """Connections that are over for us, while the other end may have yet to take what was sent. Of one loop's thread.
+
+    Who takes nothing more of it for `after` seconds is cut off: a close alone would wait for ever. 0: nobody is.
+    """
+
+    __slots__ = ("_after", "_alarm", "_left")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, after: Seconds) -> None:
+        self._after: Final = after
+        self._alarm: Final = Alarm(loop, after, self._ring)
+        self._left: Final[dict[asyncio.Transport, int]] = {}
+        """Bytes that were not taken when last looked."""
+
+    def watch(self, transport: asyncio.Transport) -> None:
+        """From now on."""
+        if self._after:
+            self._left[transport] = _unsent(transport)
+            self._alarm.set(transport)
+
+    def forget(self, transport: asyncio.Transport) -> None:
+        """It is closed."""
+        if self._left.pop(transport, None) is not None:
+            self._alarm.clear(transport)
+
+    def close(self) -> None:
+        """Nobody is watched any more."""
+        self._left.clear()
+        self._alarm.close()
+
+    def _ring(self, transport: asyncio.Transport) -> None:
+        if _unsent(transport) < self._left.pop(transport, 0):
+            self.watch(transport)
+        else:
+            transport.abort()
+
+
+def _unsent(transport: asyncio.Transport) -> int:
+    """Bytes that the other end has not taken: ours, and those that the kernel holds for it."""
+    held = array("i", [0])
+    sock = transport.get_extra_info("socket")
+    try:
+        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, held)
+    except (OSError, ValueError):  # closed already
+        return 0
+    return transport.get_write_buffer_size() + held[0]

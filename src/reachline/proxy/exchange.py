@@ -245,9 +245,9 @@ class Exchange:
         self.way.backend.counts["upstream_rq_total"] += 1
         self._channel = channel
         out = self.front.asked(self)
-        body = self._take_body()
-        if self.retries is not None and self.retries.body is not None:
-            body = self.retries.body
+        # What was sent before, whole, and what came since, also where the two are too much to be kept for one more try.
+        before = [] if self.retries is None or self.retries.body is None else list(self.retries.body)
+        body = before + self._take_body()
         if body:
             out += framed(body, chunked=request.is_chunked)
         if request.is_complete:

@@ -18,7 +18,7 @@ from reachline.proxy.alarms import Alarm
 from reachline.proxy.arrival import Arrivals, Peer
 from reachline.proxy.changes import request_changes, response_changes
 from reachline.proxy.downstream import Downstream
-from reachline.proxy.ends import reading_room
+from reachline.proxy.ends import Leaving, reading_room
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import Dates, answer_head, local_head, request_head
@@ -74,12 +74,15 @@ class Front:
         )
         self.known_upgrades: Final = frozenset({b"websocket"} | {each.kind.encode() for each in manager.upgrades})
         """What is refused where it is not let through; all others are requests without an upgrade."""
-        self.close_alarm: Final = Alarm(self.loop, manager.delayed_close_timeout, Downstream.abort)
+        self.leaving: Final = Leaving(self.loop, manager.delayed_close_timeout)
         self.connections: Final[set[Downstream]] = set()
         self._wall: Final = wall
         self._retriable: Final = retriable
         self._dates: Final = Dates()
         self._arrivals: Final = Arrivals(manager, rng.getrandbits)
+        own = {b"server"} if manager.server_header == "OVERWRITE" else set[bytes]()
+        self._own: Final = own if manager.suppress_envoy_headers else own | {b"x-envoy-upstream-service-time"}
+        """Headers of answers that are ours alone."""
         self._server: Final = b"server: " + manager.server_name.encode() + b"\r\n"
         self._routes: Final[dict[Seconds, Alarm[Exchange]]] = {}
         self._tries: Final[dict[Seconds, Alarm[Exchange]]] = {}
@@ -135,30 +138,34 @@ class Front:
                 more.append((b"x-envoy-original-host", request.authority))
             if way.tell_host:
                 more.append((b"x-forwarded-host", request.authority))
-        headers = request.headers + more
+        headers = _overwritten(request.headers, more)
         if way.changes:
             headers = request_changes(headers, way.changes, exchange)
+            if request.length is not None and first(headers, b"content-length") is None:
+                request.length = -1  # taken away: without it nobody would know where the body ends
         return request_head(request, way.path, host, headers)
 
     def answered(self, exchange: Exchange, answer: Answer) -> tuple[list[bytes], bool]:
         """The answer's head for the client, and whether its body goes out in chunks."""
         manager, request, way = self.manager, exchange.request, exchange.way
         assert way is not None
-        headers = answer.headers
-        if manager.server_header == "OVERWRITE":
-            headers = [each for each in headers if each[0] != b"server"]
+        headers = [each for each in answer.headers if each[0] not in self._own]
         if not manager.suppress_envoy_headers:
             began = exchange.sent_at
             exchange.service_ms = 0 if began is None else int((exchange.active_at - began) * 1_000)
             headers.append((b"x-envoy-upstream-service-time", b"%d" % exchange.service_ms))
         if manager.request_id_in_response and (said := first(request.headers, b"x-request-id")) is not None:
-            headers.append((b"x-request-id", said))
+            headers = _overwritten(headers, [(b"x-request-id", said)])
         if way.tells_tries:
             count = 1 if exchange.retries is None else exchange.retries.count + 1
-            headers.append((b"x-envoy-attempt-count", b"%d" % count))
+            headers = _overwritten(headers, [(b"x-envoy-attempt-count", b"%d" % count)])
         exchange.code, exchange.is_begun, exchange.headers_out = answer.status, True, headers
         if way.changes:
             exchange.headers_out = headers = response_changes(headers, way.changes, exchange)
+            if answer.length is not None and first(headers, b"content-length") is None:
+                answer.length = -1
+        if request.version == "1.0" and (answer.length is None or answer.length < 0):
+            request.keeps = False  # it knows no chunks: where the answer ends, the connection does
         keep = request.is_complete and request.keeps and not self.is_draining and self.keeps(exchange.down)
         return answer_head(
             answer,
@@ -167,7 +174,7 @@ class Front:
             server=self._server_line(headers),
             version=request.version,
             head_only=request.method == b"HEAD",
-            closes=not keep or (request.version == "1.0" and answer.length is None),
+            closes=not keep,
             keeps_explicitly=request.version == "1.0",
         )
 
@@ -230,7 +237,6 @@ class Front:
     def went(self, down: Downstream, *, is_reset: bool) -> None:
         """Its connection is over."""
         self.connections.discard(down)
-        self.close_alarm.clear(down)
         self.counts["downstream_cx_destroy"] += 1
         if is_reset:
             self.counts["downstream_cx_destroy_remote"] += 1
@@ -272,7 +278,7 @@ class Front:
             down.abort()
         for alarm in (*self._routes.values(), *self._tries.values()):
             alarm.close()
-        self.close_alarm.close()
+        self.leaving.close()
 
     def _sweep_exchange(self, exchange: Exchange, now: Seconds) -> None:
         manager, way = self.manager, exchange.way
@@ -295,3 +301,9 @@ class Front:
         if self.manager.server_header == "PASS_THROUGH" or any(name == b"server" for name, _ in headers):
             return b""
         return self._server
+
+
+def _overwritten(headers: Headers, added: Headers) -> Headers:
+    """Headers with these in the place of others of their names."""
+    names = {name for name, _ in added}
+    return [each for each in headers if each[0] not in names] + added

@@ -86,7 +86,8 @@ class File:
 
     def _opened(self) -> int:
         try:
-            return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # What stands behind a pipe and does not read must hold no request up.
+            return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
             raise ConfigError(
                 Problem(place=self.path, path="access_log", value="", rule=f"cannot be written: {error.strerror}")

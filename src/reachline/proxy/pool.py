@@ -170,7 +170,7 @@ class Pool:
                 if is_gone or is_idle or (age and now - channel.since >= age):
                     place.idle.remove(channel)
                     channel.close()
-            if is_gone and not place.open and not place.connecting and not place.waiting:
+            if not (place.open or place.connecting or place.waiting):
                 del self._places[key]
 
     def retire(self) -> None:

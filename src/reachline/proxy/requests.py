@@ -62,7 +62,7 @@ class RequestReader:
         self._in_head = False
         self._head = self._count = 0
         self._seen = self._stalled = 0
-        """Bytes of a body so far, and those that came since without one of its own."""
+        """Bytes of a body so far, -1: its head began with the last that came; and how many came since without one of its own."""
         self._hosts = 0
         self._nominated: list[bytes] = []
 
@@ -99,7 +99,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._request = Request(self._now)
         self._in_head, self._head, self._count, self._hosts = True, 0, 0, 0
-        self._seen = self._stalled = 0
+        self._seen, self._stalled = -1, 0
         self._nominated = []
 
     def on_url(self, url: bytes) -> None:
@@ -121,7 +121,7 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         parser, request = self._parser, self._request
-        self._in_head, self._count = False, 0
+        self._in_head, self._count, self._seen, self._stalled = False, 0, 0, 0
         request.method, request.version = parser.get_method(), parser.get_http_version()
         request.keeps = parser.should_keep_alive()
         if request.version != "1.1":
@@ -157,13 +157,12 @@ class RequestReader:
 
     def _bound(self, size: int) -> None:
         """Of a header that is not over nothing is told yet, nor of a trailer or what else stands between the chunks of a body."""
-        if self._in_head:
-            self._head += size
-        elif self._request.size > self._seen:
+        if self._request.size > self._seen:
+            # There is progress; of a head that has just begun most bytes may be those of requests before it.
             self._seen, self._stalled = self._request.size, 0
-        else:
-            self._stalled += size
-        if max(self._head, self._stalled) > 2 * self._limits.head:
+            return
+        self._stalled += size
+        if self._stalled > 2 * self._limits.head:
             self.refusal = flags.TOO_LARGE
 
     def _leave_off(self, rest: bytes) -> None:

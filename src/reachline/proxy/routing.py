@@ -43,7 +43,8 @@ _BUFFER: Final = 1 << 20
 """Envoy's own limit of what is kept for a retry."""
 _STRICT: Final = LocalReply(400, flag="IH", details="request_headers_failed_strict_check")
 
-Key = tuple[bytes, bytes, bool]
+Key = tuple[bytes, bytes, bytes]
+_SCHEMES: Final = frozenset({b"http", b"https"})
 
 
 class Router:
@@ -78,7 +79,7 @@ class Router:
             request.headers[:] = [each for each in request.headers if each[0] not in self._hidden]
         if not self.is_plain or internal or len(request.path) > _LONGEST or request.method == b"CONNECT":
             return self._decided(request, peer, internal=internal)
-        key = (request.authority, request.path, peer.is_tls)
+        key = (request.authority, request.path, self._scheme(request, peer))
         found = self._ways.get(key)
         if found is None:
             found = self._decided(request, peer, internal=internal)
@@ -109,15 +110,23 @@ class Router:
             case Missing():
                 return flags.NO_ROUTE
 
+    def _scheme(self, request: Request, peer: Peer) -> bytes:
+        """What the request is taken to have come by: a proxy before this one may say so, if it says what there is."""
+        if self._manager.scheme:
+            return self._manager.scheme.encode()
+        said = first(request.headers, b"x-forwarded-proto")
+        if said in _SCHEMES:
+            return said
+        return b"https" if peer.is_tls else b"http"
+
     def _asked(self, request: Request, peer: Peer, *, internal: bool) -> Asked:
         headers: dict[str, list[str]] = {}
         for name, value in request.headers:
             headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         forwarded = None if self._manager.use_remote_address else joined(request.headers, b"x-forwarded-for")
-        proto = first(request.headers, b"x-forwarded-proto")
         return Asked(
             method=request.method.decode("latin-1"),
-            scheme=self._manager.scheme or (b"http" if proto is None else proto).decode("latin-1"),
+            scheme=self._scheme(request, peer).decode("latin-1"),
             authority=request.authority.decode("latin-1"),
             path=request.path.decode("latin-1"),
             headers=headers,
@@ -129,6 +138,8 @@ class Router:
 
     def _way(self, sent: Sent, request: Request) -> Way | LocalReply:
         action, manager = sent.action, self._manager
+        if request.method == b"CONNECT":
+            return flags.UPGRADE_FORBIDDEN  # no listener here is a tunnel, whatever its routes match
         backend = self._backend(sent.cluster)
         if backend is None:
             return flags.no_cluster(action.not_found)

@@ -14,7 +14,7 @@ from reachline.doors.envoy.chain import TcpProxy
 from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
-from reachline.proxy.ends import half_close, reading_room
+from reachline.proxy.ends import Leaving, half_close, reading_room
 from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column, column_of, failure_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from reachline.proxy.backend import Backend
 
 __all__ = ["TcpFront", "TcpSide", "Tunnel"]
+
+_TAKES_NOTHING: Final[Seconds] = 30.0
+"""After the other side is gone: a network that is away for longer than half a minute hardly comes back for the rest."""
 
 
 class TcpFront:
@@ -45,6 +48,7 @@ class TcpFront:
         self.loop: Final = asyncio.get_running_loop()
         self.tunnels: Final[set[Tunnel]] = set()
         self.room: Final = reading_room()
+        self.leaving: Final = Leaving(self.loop, _TAKES_NOTHING)
         self.is_draining = False
 
     def sweep(self, now: Seconds) -> None:
@@ -70,6 +74,7 @@ class TcpFront:
         """End everything at once."""
         for tunnel in list(self.tunnels):
             tunnel.end("DC")
+        self.leaving.close()
 
 
 class Tunnel:
@@ -250,6 +255,8 @@ class TcpSide(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_gone = True
+        if self._transport is not None:
+            self._tunnel.front.leaving.forget(self._transport)
         self._tunnel.closed(is_client=self._is_client, is_reset=error is not None)
 
     def pause_writing(self) -> None:
@@ -282,6 +289,7 @@ class TcpSide(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """End it, once what was written is sent."""
-        if self._transport is not None:
+        """End it, once what was written is taken; who takes nothing is cut off."""
+        if self._transport is not None and not self.is_gone:
             self._transport.close()
+            self._tunnel.front.leaving.watch(self._transport)
