@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reachline.doors.listening import Named, clashes, is_http, why_apart
+from reachline.doors.listening import Named, clashes, is_http, is_http2, why_apart
 from reachline.doors.outbounds import DIRECT
 from reachline.doors.problems import Finding
 from reachline.doors.settings import Cluster, Document, LineSettings
@@ -25,6 +25,7 @@ def listened(document: Document) -> Iterator[Finding]:
     for name, cluster in document.clusters.items():
         if cluster.listen:
             yield from _apart(name, cluster)
+            yield from _mixed(name, cluster)
 
 
 def _schemes(cluster: Cluster) -> frozenset[str]:
@@ -47,3 +48,15 @@ def _apart(name: str, cluster: Cluster) -> Iterator[Finding]:
     for line, why in apart.items():
         rule = f"{why}: Envoys and gRPC clients do without this line"
         yield Finding(path=("clusters", name, "lines", line), rule=rule, is_error=False)
+
+
+def _mixed(name: str, cluster: Cluster) -> Iterator[Finding]:
+    """An Envoy speaks one HTTP to all endpoints of a cluster: gRPC lines beside others are spoken to by HTTP/1.1."""
+    schemes = _schemes(cluster)
+    if is_http2(schemes) or not any(is_http(schemes, each.protocol) for each in cluster.listen):
+        return
+    for line, settings in cluster.lines.items():
+        if is_http2(frozenset({settings.endpoint.scheme})) and not _why(settings):
+            rule = "is gRPC in a cluster of other lines: Envoys speak HTTP/1.1 to it, as to those"
+            hint = "give lines of gRPC a cluster of their own"
+            yield Finding(path=("clusters", name, "lines", line), rule=rule, hint=hint, is_error=False)
