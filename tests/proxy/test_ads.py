@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +105,24 @@ def test_what_is_wrong_is_refused_with_its_reason_and_the_rest_counts(
     assert plane.refused[0].startswith("bad: ")
     assert "lb_policy" in plane.refused[0]
     eventually(lambda: body(ask(proxy.port, get("/x"))) == b"two")
+
+
+def test_a_listener_whose_address_is_taken_when_its_routes_come_ends_nothing_else(
+    proxy: Proxy, plane: Plane, another: Endpoint
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        late = listener(by_ads(), name="late")
+        late["address"]["socket_address"]["port_value"] = taken.getsockname()[1]
+        rds = late["filter_chains"][0]["filters"][0]["typed_config"]["rds"]
+        rds["route_config_name"] = "late"
+        plane.say(LDS, listener(by_ads()), late)
+        plane.say(RDS, routed(forward("/", "one")), {**routed(forward("/", "one")), "name": "late"})
+        plane.say(RDS, routed(forward("/", "two")), {**routed(forward("/", "two")), "name": "late"})
+
+        eventually(lambda: body(ask(proxy.port, get("/x"))) == b"two")
+        assert body(proxy.admin("/listeners")).count(b"\n") == 1
 
 
 def test_it_serves_on_when_the_control_plane_is_gone(proxy: Proxy, plane: Plane) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from pathlib import Path
@@ -51,6 +52,10 @@ def written(cert: trustme.LeafCert, directory: Path, name: str) -> dict[str, Any
 
 def secured(common: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"transport_socket": {"name": "tls", "typed_config": {"@type": DOWN, "common_tls_context": common, **more}}}
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), WITHIN)
 
 
 def call(proxy: Proxy, authority: trustme.CA, name: str, own: trustme.LeafCert | None = None) -> tuple[int, bytes, str]:
@@ -165,6 +170,32 @@ def test_endpoints_must_show_the_certificate_that_is_asked_for(
     assert (status(name), status(issuer)) == (503, 503)
     assert b"CERTIFICATE_VERIFY_FAILED" in body(name)
     assert b"CERTIFICATE_VERIFY_FAILED" in body(issuer)
+
+
+def test_a_clients_first_words_may_come_in_pieces_or_not_at_all(
+    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path
+) -> None:
+    files = written(authority.issue_cert("own.example"), tmp_path, "own")
+    chain = listener(manager([forward("/", "a")]), **secured({"tls_certificates": [files]}))
+    chain["filter_chains"][0]["filter_chain_match"] = {"server_names": ["own.example"]}
+    given = document([{**chain, "listener_filters_timeout": "5s"}], [cluster("a", [endpoint.port])])
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(back, there, server_hostname="own.example").do_handshake()
+    hello = there.read()
+    with running(loop, given) as proxy, connect(proxy) as whole, connect(proxy) as half:
+        half.sendall(hello[:1])
+        half.shutdown(socket.SHUT_WR)
+        for piece in (hello[:1], hello[1:100], hello[100:]):
+            whole.sendall(piece)
+            # Not before it was looked at: a connection that came later is through.
+            assert call(proxy, authority, "own.example")[0] == 200
+
+        assert whole.recv(1) == b"\x16"
+        assert drain(half) == b""
+        assert proxy.figures()["listener.in.no_filter_chain_match"] == 1
 
 
 def test_a_client_that_shakes_no_hands_is_no_error(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from reachline.doors.envoy.chain import Upstream
@@ -85,6 +85,11 @@ class Backend:
         word = _WORDS[column]
         if word:
             counts[word] += 1
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Figures of endpoints that are not among `keys` any more."""
+        for key in [each for each in self.endpoints if each not in keys]:
+            del self.endpoints[key]
 
     def leave(self, *, high: bool) -> None:
         """A request that `admit` let in is over."""

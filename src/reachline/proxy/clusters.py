@@ -111,6 +111,7 @@ class Clusters:
             found = place.pop(name, None)
             if found is not None:
                 self._let_go(found)
+        self._counts.pop(name, None)
         self._unsettled.discard(name)
         self.moved()
 
@@ -144,7 +145,9 @@ class Clusters:
         while True:
             await asyncio.sleep(_TEND)
             for backend in self.backends.values():
-                backend.pool.tend({row.key for row in backend.kept.rows()})
+                keys = {row.key for row in backend.kept.rows()}
+                backend.pool.tend(keys)
+                backend.forget(keys)
 
     def _made(self, cluster: Cluster, upstream: Upstream) -> _Kept:
         name, place = cluster.name, f"{self._place}: clusters.{cluster.name}"

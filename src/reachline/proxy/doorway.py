@@ -187,6 +187,8 @@ class Doorway:
         """What the client begins with, left where it is."""
         size = 0
         while True:
+            # Readable is only what is more than was seen: who sends one byte and waits costs one look.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size + 1)
             came = self._loop.create_future()
             self._loop.add_reader(client.fileno(), _tell, came)
             try:
@@ -195,11 +197,9 @@ class Doorway:
                 self._loop.remove_reader(client.fileno())
             data = client.recv(hello.MOST, socket.MSG_PEEK)
             found = hello.read(data)
-            if found is not None or not data or len(data) >= hello.MOST:
+            if found is not None or len(data) <= size or len(data) >= hello.MOST:  # known, at its end, or too long
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
                 return found or Hello(False)
-            if len(data) == size:
-                # The rest is under way, and the kernel says "readable" for what is there: ask again in a moment.
-                await asyncio.sleep(0.005)
             size = len(data)
 
 

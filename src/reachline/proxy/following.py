@@ -98,9 +98,17 @@ class Following:
         self._unheard.pop(what, None)
         for waiting in [each for each in self._waiting.values() if not self._lacks(each)]:
             del self._waiting[waiting.name]
-            self._listeners.put(waiting)
+            try:
+                self._listeners.put(waiting)
+            except ConfigError as error:  # its address, or a file of it: nothing else ends for that
+                self._refused(waiting.name, error)
         if not self._unheard and not self._waiting:
             self.settled.set()
+
+    def _refused(self, what: str, error: ConfigError) -> None:
+        self.counts["update_rejected"] += 1
+        for problem in error.problems:
+            log.warning("resources_refused", extra={"path": what, "reason": str(problem)})
 
     def _begin(self, source: Source | None, path: str, take: Take) -> None:
         """Read a file for the first time, and follow it."""
@@ -126,9 +134,7 @@ class Following:
                     raise text
                 take(text, path)
             except ConfigError as error:
-                self.counts["update_rejected"] += 1
-                for problem in error.problems:
-                    log.warning("resources_refused", extra={"path": path, "reason": str(problem)})
+                self._refused(path, error)
             else:
                 self.counts["update_success"] += 1
                 log.info("resources_changed", extra={"path": path})
@@ -178,9 +184,7 @@ class Following:
         try:
             self._obey(told)
         except ConfigError as error:
-            self.counts["update_rejected"] += 1
-            for problem in error.problems:
-                log.warning("resources_refused", extra={"path": told.name, "reason": str(problem)})
+            self._refused(told.name, error)
         self._heard(told.name if told.type_url == RDS else told.type_url)
 
     def _obey(self, told: Told) -> None:

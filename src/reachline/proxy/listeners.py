@@ -11,6 +11,7 @@ from typing import Final
 from reachline.doors.envoy.chain import FilterChain, HttpManager, Listener, RouteSource, TcpProxy
 from reachline.doors.envoy.logged import AccessLog
 from reachline.doors.envoy.routes import RouteConfig
+from reachline.errors import ConfigError
 from reachline.model import Seconds
 from reachline.proxy.backend import Backend
 from reachline.proxy.doorway import Doorway, Handling, Serving
@@ -70,16 +71,25 @@ class Listeners:
         before = self._doorways.get(key)
         if not listener.bind or (before is not None and before.listener == listener):
             return
-        handlings = tuple(self._handlings(listener))
-        is_moved = before is None or before.listener.address != listener.address
-        is_moved |= before is not None and before.listener.more_addresses != listener.more_addresses
-        sockets = () if before is None or is_moved else before.release()
-        self._doorways[key] = made = Doorway(listener, handlings, sockets)
+        known = len(self._routers)
+        try:
+            made = self._made(listener, before)
+        except ConfigError:
+            del self._routers[known:]
+            raise
+        self._doorways[key] = made
         if self._is_open:
             made.open()
         if before is not None:
             before.close()
             self._let_go(before)
+
+    def _made(self, listener: Listener, before: Doorway | None) -> Doorway:
+        handlings = tuple(self._handlings(listener))
+        is_moved = before is None or before.listener.address != listener.address
+        is_moved |= before is not None and before.listener.more_addresses != listener.more_addresses
+        sockets = () if before is None or is_moved else before.release()
+        return Doorway(listener, handlings, sockets)
 
     def remove(self, name: str) -> None:
         """Listen there no more; who is connected is served on."""
