@@ -37,6 +37,17 @@ def test_an_address_alone_is_a_block_and_one_block_is_a_list() -> None:
     assert document.clusters["b"].listen[0].hosts == ("b.example",)
 
 
+def test_an_address_is_one_however_it_is_written() -> None:
+    document = read(clusters(a="'127.0.0.1:09000'", b="'[0::1]:9001'"))
+
+    assert [each.listen[0].at for each in document.clusters.values()] == ["127.0.0.1:9000", "[::1]:9001"]
+    assert "takes what a takes at [::1]:9000 already" in problems(clusters(a="'[::1]:9000'", b="'[0:0::1]:09000'"))
+
+
+def test_a_port_alone_is_refused_with_what_to_write() -> None:
+    assert "127.0.0.1:9000, or 0.0.0.0:9000" in problems(clusters(a="9000"))
+
+
 def test_clusters_share_an_address_by_hosts_and_by_prefix() -> None:
     at = "at: 127.0.0.1:9000"
 

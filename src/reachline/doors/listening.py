@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, NamedTuple
@@ -35,6 +36,7 @@ Retriable = Literal[
     "reset", "gateway-error", "5xx", "retriable-4xx", "unavailable", "resource-exhausted", "cancelled", "deadline-exceeded", "internal",
 ]  # fmt: skip
 _PREFIX: Final = re.compile(r"/[!-~]*")
+_V6: Final = 6
 _HTTP: Final = frozenset({"http", "https", "grpc", "grpcs"})
 _HTTP2: Final = frozenset({"grpc", "grpcs"})
 _APART: Final = {
@@ -50,9 +52,11 @@ def _at(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not is_numeric(host.strip("[]")):
         raise refuse("must be an address of the proxy's machine", "127.0.0.1:9000, or 0.0.0.0:9000 for all of them")
-    if port == "0":
+    if not int(port):
         raise refuse("must have a port of 1…65535: callers must know where to go", "127.0.0.1:9000")
-    return text
+    # One address is one text, or clusters that share it would be told as two listeners.
+    ip = ipaddress.ip_address(host.strip("[]"))
+    return f"[{ip}]:{int(port)}" if ip.version == _V6 else f"{ip}:{int(port)}"
 
 
 def _host(text: str) -> str:
@@ -69,10 +73,14 @@ def _prefix(text: str) -> str:
 
 
 def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str | dict) else value
+    return [value] if isinstance(value, str | dict | int) else value
 
 
 def _as_block(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise refuse(
+            "must name an address beside the port", f"127.0.0.1:{value}, or 0.0.0.0:{value} for all of the machine's"
+        )
     return {"at": value} if isinstance(value, str) else value
 
 
