@@ -261,7 +261,7 @@ def aio_channel(
 
 
 def xds_bootstrap(server: str, *, node: str, cluster: str = "") -> str:
-    """What gRPC's own xDS client reads from GRPC_XDS_BOOTSTRAP_CONFIG, set before `grpc` is imported; then `xds:///NAME` works.
+    """What gRPC's own xDS client reads from GRPC_XDS_BOOTSTRAP_CONFIG, set before the first `xds:` channel; then `xds:///NAME` works.
 
     `server` is host:port of a control plane, reached without TLS; `node` is who asks, `cluster` which group of clients it is of.
     """
