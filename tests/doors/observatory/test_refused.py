@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from random import Random
 from typing import Final
 
 import pytest
 
-from reachline.doors.observatory import Source, read
+from reachline.core.observing import Result
+from reachline.core.observing.values import SECOND
+from reachline.doors.observatory import Source, machines, read
 from reachline.errors import ConfigError
 
 _OUT: Final = [{"tag": "p", "protocol": "freedom"}, {"tag": "p2", "protocol": "freedom"}]
@@ -226,3 +229,31 @@ def test_broken_texts_of_all_files_are_told_at_once() -> None:
         read([Source("1.json", "{"), Source("2.json", "}")])
 
     assert [each.place for each in caught.value.problems] == ["1.json:1:2", "2.json:1:1"]
+
+
+def _weighing(value: float) -> str:
+    strategy = {"type": "leastLoad", "settings": {"costs": [{"match": "a", "value": value}]}}
+    return json.dumps(
+        {
+            "outbounds": [{"tag": "a", "protocol": "freedom"}],
+            "observatory": {"subjectSelector": ["a"]},
+            "routing": {"balancers": [{"tag": "b", "selector": ["a"], "strategy": strategy}]},
+        }
+    )
+
+
+@pytest.mark.parametrize("value", [3.5e38, -1e300])
+def test_a_weight_beyond_what_xray_can_hold_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(_weighing(value))
+
+    assert caught.value.problems[0].rule == "must be a number of at most 3.4e+38"
+
+
+def test_the_largest_weight_of_all_is_chosen_by() -> None:
+    made = machines(read(_weighing(3.4e38), strict=True), now=0, rng=Random(1))
+    assert made.observer is not None
+    (ask,) = made.observer.due(0)
+    made.observer.ended(ask.serial, Result(ok=True, rtt=SECOND, status=204), SECOND)
+
+    assert made.balancers["b"].pick(SECOND, Random(1)).tag == "a"

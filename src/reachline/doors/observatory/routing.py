@@ -22,6 +22,8 @@ CONDITIONS: Final = (
 """Fields of a rule that must all match; lists, or one text parted by commas."""
 _LONGEST_PATTERN: Final = 200
 """Characters of a pattern: Python's engine may take long for what RE2 does quickly, and tags are short."""
+_LARGEST: Final = 3.402_823_466_385_288_6e38
+"""What Go keeps as a single holds no more, and refuses more."""
 _NO_CHOICE: Final = Choosing()
 
 
@@ -101,6 +103,9 @@ def _load(block: Block) -> LeastLoad:
 def _cost(block: Block) -> Cost:
     match, is_pattern = block.text("match"), block.flag("regexp")
     value = block.number("value")
+    if abs(value) > _LARGEST:
+        block.refuse("value", f"must be a number of at most {_LARGEST:.3g}")
+        value = 0.0
     if is_pattern:
         _pattern(block, match)
     block.done()
