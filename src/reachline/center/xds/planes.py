@@ -92,6 +92,7 @@ class Planes:
         """In the order in which they came or, those that left, went."""
         self._forgotten: Counter[tuple[str, By]] = Counter()
         """Figures of those that are remembered no more: totals never fall."""
+        self._streams = 0
         self._telling = Telling()
         self._windows = Windows()
         self._paces: dict[str, Pace] = {}
@@ -108,7 +109,7 @@ class Planes:
 
     def welcome(self) -> None:
         """Returns where there is room for one more stream; ConnectionError asks to come again."""
-        if sum(plane.streams for plane in self._planes.values()) >= _STREAMS:
+        if self._streams >= _STREAMS:
             raise ConnectionError(f"{_STREAMS} streams of data planes are open already")
 
     def joined(self, teller: Teller, by: By, peer: str) -> Plane:
@@ -120,6 +121,7 @@ class Planes:
         )
         plane.teller, plane.peer, plane.last_ms = teller, peer, now_ms
         plane.streams += 1
+        self._streams += 1
         self._planes[by, teller.id] = plane
         self._forget()
         log.info("data_plane_attached", extra={"node": teller.id, "by": by.value, "release": teller.release})
@@ -128,6 +130,7 @@ class Planes:
     def left(self, plane: Plane) -> None:
         """One of its streams is over."""
         plane.streams -= 1
+        self._streams -= 1
         if not plane.streams:
             self._planes.move_to_end((plane.by, plane.teller.id))
         log.info("data_plane_detached", extra={"node": plane.teller.id, "by": plane.by.value})
