@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.upstream.kept import Clock, addresses, kept, members, picks, settings
+from tests.upstream.kept import Clock, addresses, kept, members, moved, picks, settings
 
 from reachline.errors import Problem
 from reachline.members import Membership, compare
@@ -116,3 +116,15 @@ def test_a_ring_leaves_out_whoever_has_no_weight() -> None:
 
     assert not cluster.is_large
     assert set(picks(cluster)) == {"a:80"}
+
+
+@pytest.mark.parametrize("policy", ["ring_hash", "maglev"])
+def test_hashes_of_endpoints_that_come_and_go_do_not_pile_up_where_nobody_calls(policy: str) -> None:
+    cluster = kept(targets=addresses(1), policy={"name": policy, "table_size": 7} if policy == "maglev" else policy)
+
+    for number in range(50):
+        moved(cluster, members(*(f"10.1.{number}.{each}" for each in range(2))))
+        cluster.turn()
+
+    known = cluster._judged.memory.hashes
+    assert [len(each) <= 4 for each in known.values()] == [True]

@@ -121,7 +121,7 @@ class Judged:
     def served(self, seats: Sequence[Seat[Pick]], restart_ms: int | None) -> None:
         """A picker of these is in place; slow start wants another at `restart_ms`. Who is gone is forgotten."""
         self.restart_ms = restart_ms
-        if len(self.memory.loads) > len(seats):
+        if self.memory.holds_more_than(len(seats)):
             self.memory.keep(seat.key for seat in seats)
         if self.reports is not None:
             self._weights = tuple(seat.weight for seat in seats)

@@ -142,6 +142,10 @@ class Memory:
         """Where round robin stands among the members of one source; goes on over snapshots."""
         return self._cursors.setdefault(of, count(self.seed))
 
+    def holds_more_than(self, count: int) -> bool:
+        """Whether endpoints that are gone are remembered, of so many that are here; of hashes as many again may be, for some come back."""
+        return len(self.loads) > count or any(len(known) > 2 * count for known in self.hashes.values())
+
     def keep(self, keys: Iterable[str]) -> None:
         """Forget endpoints that are gone and have no call under way."""
         stay = set(keys)
