@@ -151,6 +151,18 @@ def test_a_retry_that_is_given_up_leaves_its_place() -> None:
     assert failing(cluster) == 2
 
 
+def test_a_retry_that_finds_no_room_after_its_wait_leaves_its_place() -> None:
+    cluster = limited(max_requests=1, max_retries=1)
+    tries = Tries(cluster, Plan(idempotent=True))
+    assert again(tries) is not None
+
+    with cluster.attempt(), pytest.raises(Overflow):
+        tries.begin()
+
+    assert cluster.metrics()["circuit_breakers.default.rq_retry_open"] == 0
+    assert cluster.metrics()["circuit_breakers.default.rq_open"] == 0
+
+
 def test_a_retry_that_goes_elsewhere_is_one_still() -> None:
     cluster = kept(targets=addresses(3), circuit_breakers={"thresholds": [{"max_retries": 1}]})
     tries = Tries(cluster, Plan(idempotent=True))
