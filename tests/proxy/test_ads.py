@@ -95,6 +95,30 @@ def test_routes_clusters_and_listeners_change(proxy: Proxy, plane: Plane, anothe
     eventually(lambda: body(proxy.admin("/listeners")) == b"")
 
 
+@pytest.mark.parametrize(
+    ("kind", "wrong", "said"),
+    [
+        (CDS, cluster("more", [1], **HTTP2), "more: typed_extension_protocol_options: endpoints are spoken to by HTTP/1.1 only"),
+        (LDS, {**listener(by_ads(xff_num_trusted_hops=1)), "name": "more"}, "listeners.more.xff_num_trusted_hops: is not done by this proxy"),
+        (RDS, routed(forward("/", "two", retry_policy={"retry_on": "5xx", "per_try_idle_timeout": "1s"})), "per_try_idle_timeout: is not done by this proxy"),
+    ],
+)  # fmt: skip
+def test_what_this_proxy_does_not_do_the_control_plane_hears_as_a_refusal(
+    proxy: Proxy, plane: Plane, endpoint: Endpoint, another: Endpoint, kind: str, wrong: dict[str, Any], said: str
+) -> None:
+    before = {
+        CDS: [cluster("one", [endpoint.port]), cluster("two", [another.port])],
+        LDS: [listener(by_ads())],
+        RDS: [],
+    }
+
+    plane.say(kind, *before[kind], wrong)
+
+    eventually(lambda: plane.refused)
+    assert said in plane.refused[0]
+    assert body(ask(proxy.port, get("/x"))) == b"one"
+
+
 def test_what_is_wrong_is_refused_with_its_reason_and_the_rest_counts(
     proxy: Proxy, plane: Plane, another: Endpoint
 ) -> None:

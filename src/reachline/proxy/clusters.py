@@ -19,6 +19,7 @@ from reachline.net.ads import Ads
 from reachline.proxy import resources
 from reachline.proxy.backend import Backend
 from reachline.proxy.pool import Pool
+from reachline.proxy.refusing import of_upstream
 from reachline.proxy.securing import Clients
 from reachline.upstream.finding import discovery_of
 from reachline.upstream.keeper import Keeper
@@ -151,9 +152,8 @@ class Clusters:
 
     def _made(self, cluster: Cluster, upstream: Upstream) -> _Kept:
         name, place = cluster.name, f"{self._place}: clusters.{cluster.name}"
-        if upstream.protocol not in ("HTTP1", "DOWNSTREAM"):
-            rule, path = "endpoints are spoken to by HTTP/1.1 only", "typed_extension_protocol_options"
-            raise ConfigError(Problem(place=place, path=path, value=upstream.protocol, rule=rule))
+        if problems := list(of_upstream(upstream, place)):
+            raise ConfigError(*problems)
         plane = self._plane if cluster.type is Type.EDS and not (cluster.eds and cluster.eds.path) else None
         settings = replace(settings_of(name, cluster, plane, self._place), outlier_log=self._outlier_log)
         loop, secure = asyncio.get_running_loop(), None

@@ -1,17 +1,35 @@
-"""What the door reads of listeners and routes, and this proxy does not do: refused by name, for it would be missed."""
+"""What the door reads and this proxy does not do: refused by name, for it would be missed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from reachline.doors.envoy.chain import HttpManager, Listener, TcpProxy
+from reachline.doors.envoy.chain import HttpManager, Listener, TcpProxy, Upstream
 from reachline.doors.envoy.routes import Forward, RetryPolicy, RouteConfig
 from reachline.errors import Problem
 
-__all__ = ["of_listener", "of_routes"]
+__all__ = ["of_listener", "of_resource", "of_routes", "of_upstream"]
 
 _NOT_DONE: Final = "is not done by this proxy"
+
+
+def of_resource(value: object, place: str) -> Iterator[Problem]:
+    """Of a resource as a control plane sends it: to be refused before it is taken, so that the control plane hears of it."""
+    match value:
+        case (_, Upstream() as upstream):
+            yield from of_upstream(upstream, place)
+        case Listener():
+            yield from of_listener(value, place)
+        case RouteConfig():
+            yield from of_routes(value, place)
+
+
+def of_upstream(upstream: Upstream, place: str) -> Iterator[Problem]:
+    """Of how a cluster's endpoints are spoken to."""
+    if upstream.protocol not in ("HTTP1", "DOWNSTREAM"):
+        rule, path = "endpoints are spoken to by HTTP/1.1 only", "typed_extension_protocol_options"
+        yield Problem(place=place, path=path, value=upstream.protocol, rule=rule)
 
 
 def of_listener(listener: Listener, place: str) -> Iterator[Problem]:

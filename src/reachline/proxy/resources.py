@@ -15,6 +15,7 @@ from reachline.doors.envoy.speaking import upstream
 from reachline.doors.envoy.values import Cluster
 from reachline.doors.envoy.vhosts import route_config
 from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.proxy.refusing import of_resource
 from reachline.wire.ads import CDS, LDS, RDS, Parcel, Parsed
 
 __all__ = ["clusters", "listeners", "parsers", "routes"]
@@ -74,7 +75,11 @@ def parsers() -> dict[str, Callable[[Parcel], Parsed]]:
                 made, _ = examined(given, name, lambda value, found: read(Block(value, (), found)))
             except ConfigError as error:
                 return Parsed(name, error="; ".join(map(str, error.problems)))
-            return Parsed(name, None if made is None else made[1], "" if made else "is empty")
+            if made is None:
+                return Parsed(name, error="is empty")
+            if not_done := "; ".join(map(str, of_resource(made[1], name))):
+                return Parsed(name, error=not_done)
+            return Parsed(name, made[1])
 
         return parse
 
