@@ -456,6 +456,7 @@ def test_a_call_that_never_reached_a_service_is_tried_again_elsewhere_within_a_b
     assert policy.num_retries.value == 1
     assert [each.name for each in policy.retry_host_predicate] == ["envoy.retry_host_predicates.previous_hosts"]
     assert policy.host_selection_retry_max_attempts == 20
+    assert policy.retry_back_off.base_interval.ToMilliseconds() == 1
     (threshold,) = message(found, CDS, "shop").circuit_breakers.thresholds
     assert threshold.retry_budget.budget_percent.value == 20
     assert threshold.retry_budget.min_retry_concurrency.value == 50
