@@ -23,6 +23,8 @@ def of_resource(value: object, place: str) -> Iterator[Problem]:
             yield from of_listener(value, place)
         case RouteConfig():
             yield from of_routes(value, place)
+        case _:
+            return
 
 
 def of_upstream(upstream: Upstream, place: str) -> Iterator[Problem]:
