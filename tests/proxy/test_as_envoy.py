@@ -46,6 +46,15 @@ OTHERS = [
     b"FOO /api HTTP/1.1\r\nhost: a\r\n\r\n", get("/api", more=b"X: " + b"a" * 70_000 + b"\r\n"),
     get("/api", more=b"".join(b"x%d: 1\r\n" % number for number in range(120))), get("/api#frag"),
     get("/api", last=False) + get("/direct"), get("/hang2", method="POST", more=b"content-length: 10\r\n") + b"ab",
+    get("/api", method="POST", more=b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 3\r\n") + b"abc",
+    get("/api", more=b"upgrade: websocket\r\n"), get("/redirect2", more=b"x-forwarded-proto: javascript\r\n"),
+    get("/redirect2", more=b"x-forwarded-proto: https\r\n"), get("/redirect2"), get("/redirect2", more=b"x-forwarded-proto: HTTPS\r\n"),
+    b"CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\nconnection: close\r\n\r\n",
+    get("/rw/x", more=b"x-envoy-original-path: /mine\r\nx-envoy-original-host: mine\r\nx-forwarded-host: mine\r\n"),
+    get("/api", more=b"x-envoy-expected-rq-timeout-ms: 77\r\n"), get("/api", method="POST", more=b"content-length: 000003\r\n") + b"abc",
+    get("/204-length"), get("/204-chunks"), get("/own"), get("/nolength", method="POST", more=b"content-length: 3\r\n") + b"abc",
+    get("/api", more=b"x-a: \xc3\xa9\r\n"), get("/headers", more=b"x-a: \xc3\xa9\r\n"),
+    b"GET /api HTTP/1.1\r\nhost:\r\nconnection: close\r\n\r\n", b"GET http://[::1/api HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
     b"\r\n\r\n" + get("/api"), b"GET /api HTTP/1.1\r\nhost: a b\r\n\r\n", b"GET /tls HTTP/1.1\r\nhost: a:80\r\nconnection: close\r\n\r\n",
 ]  # fmt: skip
 RAW = [*map(get, GET), *OTHERS]
@@ -72,6 +81,9 @@ def routes() -> list[dict[str, Any]]:
     return [
         forward("/dead", "dead"), forward("/none", "none"), forward("/missing", "nowhere"), forward("/over", "over"),
         {"match": {"prefix": "/direct"}, "direct_response": {"status": 418, "body": {"inline_string": "tea"}}},
+        {"match": {"prefix": "/redirect2"}, "redirect": {"path_redirect": "/x"}},
+        {**forward("/nolength", "a"), "request_headers_to_remove": ["content-length"], "response_headers_to_remove": ["content-length"]},
+        {"match": {"connect_matcher": {}}, "route": {"cluster": "a"}},
         {"match": {"prefix": "/redirect"}, "redirect": {"https_redirect": True, "path_redirect": "/x"}},
         {"match": {"prefix": "/tls"}, "redirect": {"https_redirect": True, "response_code": "FOUND", "prefix_rewrite": "/new"}},
         forward("/hang2", "a", idle_timeout="0.3s"), forward("/hang", "a", timeout="0.3s"), forward("/retry5", "a", prefix_rewrite="/503", **retrying), forward("/retry", "dead", **retrying),
@@ -80,7 +92,7 @@ def routes() -> list[dict[str, Any]]:
         {"match": {"prefix": "/weighted"}, "route": {"weighted_clusters": {"clusters": [{"name": "a", "weight": 1}, {"name": "none", "weight": 0}]}}},
         {**forward("/headers", "a"), "request_headers_to_add": add, "request_headers_to_remove": ["x-c"], "response_headers_to_add": [{"header": {"key": "x-code", "value": "%RESPONSE_CODE%"}}], "response_headers_to_remove": ["x-foo"]},
         {"match": {"path": "/exact"}, "route": {"cluster": "a"}}, {"match": {"path": "/case", "case_sensitive": False}, "route": {"cluster": "a"}},
-        {"match": {"prefix": "/", "headers": [{"name": ":path", "string_match": {"safe_regex": {"regex": "/(api|500|204|304|eof|chunk|interim|reset|close|partial|garbage).*"}}}]}, "route": {"cluster": "a"}},
+        {"match": {"prefix": "/", "headers": [{"name": ":path", "string_match": {"safe_regex": {"regex": "/(api|own|500|204|304|eof|chunk|interim|reset|close|partial|garbage).*"}}}]}, "route": {"cluster": "a"}},
     ]  # fmt: skip
 
 

@@ -96,12 +96,12 @@ def test_a_client_that_takes_nothing_is_let_go(proxy: Proxy) -> None:
 
 def test_a_client_that_takes_its_last_answer_slowly_gets_all_of_it(loop: Loop, endpoint: Endpoint) -> None:
     given = http([forward("/", "a")], [cluster("a", [endpoint.port])], delayed_close_timeout="0.3s")
-    with running(loop, given) as proxy, connect(proxy.port, room=1 << 15) as client:
+    with running(loop, given) as proxy, connect(proxy.port, room=1 << 20) as client:
         client.sendall(get("/large"))
         found = len(until(client, b"\r\n\r\n"))
         while proxy.figures()["cluster.a.upstream_rq_completed"] == 0:
             found += len(client.recv(1 << 20))
-        while data := client.recv(1 << 15):  # from here on the proxy waits for nothing but this client
+        while data := client.recv(1 << 14):  # from here on the proxy waits for nothing but this client
             found += len(data)
             proxy.figures()
 
@@ -183,7 +183,7 @@ def test_a_body_of_which_a_part_was_sent_is_tried_again_whole(loop: Loop, far_lo
         return True
 
     server = Endpoint(far_loop, answering=answering)
-    back_off = {"base_interval": "0.5s", "max_interval": "0.5s"}
+    back_off = {"base_interval": "3s", "max_interval": "3s"}
     route = forward("/", "a", retry_policy={"retry_on": "5xx", "retry_back_off": back_off})
     given = http([{**route, "per_request_buffer_limit_bytes": 10}], [cluster("a", [server.port])])
     with running(loop, given) as proxy, connect(proxy.port) as client:

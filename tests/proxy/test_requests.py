@@ -52,6 +52,7 @@ BAD = {
     "a name beyond ASCII": POST + b"X\xc3\xa9: a\r\n\r\n",
     "a name with a bracket": POST + b"X(): a\r\n\r\n",
     "a length with thousands of zeros": POST + b"Content-Length: " + b"0" * 5_000 + b"3\r\n\r\nabc",
+    "an address that is not closed": b"GET http://[::1/ HTTP/1.1\r\n" + HOST + b"\r\n",
     "two hosts": POST + b"Host: b.example\r\n\r\n",
     "a host with a space": b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
     "a host with a slash": b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
@@ -170,6 +171,18 @@ def test_requests_ahead_of_a_head_do_not_count_as_its_bytes() -> None:
     assert len(reader.inbox) == 9 * 21
 
 
+def test_an_address_in_a_target_may_be_of_either_family() -> None:
+    found = read(
+        b"".join(b"GET http://%b HTTP/1.1\r\n%b\r\n" % (each, HOST) for each in (b"[::1]:80/x", b"[::1]?q", b"1.2.3.4"))
+    )
+
+    assert [(each.authority, each.path) for each in found.inbox] == [
+        (b"[::1]:80", b"/x"),
+        (b"[::1]", b"/?q"),
+        (b"1.2.3.4", b"/"),
+    ]
+
+
 def test_underscores_in_names_are_let_through_dropped_or_refused() -> None:
     sent = b"GET / HTTP/1.1\r\nHost: a\r\nX_Y: 1\r\n\r\n"
 
@@ -203,10 +216,6 @@ def test_a_body_beside_a_wish_for_another_protocol_is_the_requests_own(wish: byt
         assert (b"".join(first.chunks), first.is_complete, first.upgrade) == (b"abc", True, b"")
         assert (second.path, second.upgrade, reader.rest) == (b"/2", b"websocket", b"rest")
         assert reader.refusal is None
-
-
-def test_an_authority_that_is_no_address_is_a_name() -> None:
-    assert read(b"GET http://[::1/x HTTP/1.1\r\n" + HOST + b"\r\n").inbox[0].authority == b"[::1"
 
 
 def test_another_protocol_is_asked_for_by_connection_too() -> None:

@@ -129,6 +129,13 @@ class Endpoint:
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nheld")
             case b"204":
                 writer.write(b"HTTP/1.1 204 No Content\r\nFoo: b\r\n\r\n")
+            case b"204-length":
+                writer.write(b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n")
+            case b"204-chunks":
+                writer.write(b"HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n")
+            case b"own":
+                own = b"x-envoy-upstream-service-time: 12345\r\nx-envoy-attempt-count: 7\r\nx-request-id: its\r\n"
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n" + own + b"\r\n")
             case b"304":
                 writer.write(b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n")
             case b"eof":

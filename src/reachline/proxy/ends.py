@@ -66,8 +66,10 @@ class Leaving:
         self._alarm.close()
 
     def _ring(self, transport: asyncio.Transport) -> None:
-        if _unsent(transport) < self._left.pop(transport, 0):
-            self.watch(transport)
+        left = _unsent(transport)
+        if left < self._left.pop(transport, 0):
+            self._left[transport] = left
+            self._alarm.set(transport)
         else:
             transport.abort()
 

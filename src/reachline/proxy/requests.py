@@ -18,7 +18,7 @@ from reachline.proxy.message import Request
 __all__ = ["Limits", "RequestReader"]
 
 _AUTHORITY: Final = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:@%\[\]-]*")
-_ABSOLUTE: Final = re.compile(rb"(?:http|https)://([^/?]+)(.*)", re.IGNORECASE)
+_ABSOLUTE: Final = re.compile(rb"(?:http|https)://(\[[^/?\[\]]*\](?::[0-9]*)?|[^/?\[\]]+)(/.*|\?.*|)", re.IGNORECASE)
 _DIGITS: Final = 19
 """Of a length at most, zeros before it too: one more is beyond 64 bits."""
 _HOP: Final = frozenset({b"keep-alive", b"proxy-connection"})

@@ -114,7 +114,7 @@ class Router:
         """What the request is taken to have come by: a proxy before this one may say so, if it says what there is."""
         if self._manager.scheme:
             return self._manager.scheme.encode()
-        said = first(request.headers, b"x-forwarded-proto")
+        said = (first(request.headers, b"x-forwarded-proto") or b"").lower()
         if said in _SCHEMES:
             return said
         return b"https" if peer.is_tls else b"http"
