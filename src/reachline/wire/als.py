@@ -17,7 +17,7 @@ try:
     from envoy.service.accesslog.v3 import als_pb2
 except ImportError as missing:
     raise ImportError(
-        f"xDS needs the extra `xds`: pip install 'reachline[xds]' ({missing.name} is missing)"
+        f"xDS needs the extra `xds`: pip install 'reachline[xds]' (no module {missing.name})"
     ) from missing
 
 __all__ = ["METHOD", "Call", "End", "Logged", "Of", "decode"]

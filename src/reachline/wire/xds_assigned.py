@@ -14,7 +14,7 @@ try:
     from envoy.type.v3 import percent_pb2
 except ImportError as missing:
     raise ImportError(
-        f"xDS needs the extra `xds`: pip install 'reachline[xds]' ({missing.name} is missing)"
+        f"xDS needs the extra `xds`: pip install 'reachline[xds]' (no module {missing.name})"
     ) from missing
 
 from reachline.members import Address

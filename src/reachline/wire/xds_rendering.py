@@ -23,7 +23,7 @@ try:
     from google.protobuf.message import Message
 except ImportError as missing:
     raise ImportError(
-        f"xDS needs the extra `xds`: pip install 'reachline[xds]' ({missing.name} is missing)"
+        f"xDS needs the extra `xds`: pip install 'reachline[xds]' (no module {missing.name})"
     ) from missing
 
 from reachline.members import Address, is_numeric
