@@ -250,3 +250,13 @@ def test_tls_is_spoken_where_the_url_says_so_and_a_stranger_is_refused() -> None
     assert isinstance(lost, Lost)
     assert "CERTIFICATE_VERIFY_FAILED" in lost.reason
     assert not lost.was_sent
+
+
+@pytest.mark.parametrize("host", ["center..example", "a" * 70 + ".example"])
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_name_that_cannot_be_one_is_said_at_once(host: str) -> None:
+    connection = Connection(CenterAddress("", host, 80, False, ""), None)
+
+    found = asyncio.run(connection.exchange(GET, timeout=30.0))
+
+    assert found == Lost("the name is none that can be looked up", was_sent=False)

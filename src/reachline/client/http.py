@@ -283,6 +283,8 @@ async def _looked_up(center: CenterAddress) -> tuple[tuple[int, tuple[str, int]]
             result = tuple((int(row[0]), (str(row[4][0]), int(row[4][1]))) for row in rows)
         except OSError as error:
             result = error
+        except UnicodeError:  # an empty label, or a long one
+            result = OSError("the name is none that can be looked up")
         try:
             loop.call_soon_threadsafe(settle, result)
         except RuntimeError:
