@@ -248,3 +248,12 @@ def test_a_call_that_ends_while_the_client_is_closed_is_well() -> None:
 
     assert cluster.stats().calls.ok == 1
     assert cluster.stats().trips == 0
+
+
+def test_what_is_wrong_of_clusters_of_both_kinds_is_told_at_once() -> None:
+    documents: dict[str, Any] = {"kept": {"targets": ["10.0.0.1:99999"]}, "judged": {"type": "center"}}
+
+    with pytest.raises(ConfigError) as refused:
+        reachline.connect_sync("http://127.0.0.1:1", clusters=documents, wait=0)
+
+    assert [each.path.split(".")[1] for each in refused.value.problems] == ["kept", "judged"]

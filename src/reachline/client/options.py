@@ -228,15 +228,17 @@ def _named(
         name: each for name, each in documents.items() if isinstance(each, Mapping) and each.get("type") == "center"
     }
     kept = {name: each for name, each in documents.items() if name not in judged}
+    settings: dict[str, ClusterSettings] = {}
+    outliers: dict[str, OutlierRules] = {}
     try:
-        return (
-            tuple(name for name in names if name not in kept),
-            read(kept, place=_PLACE),
-            read_beside(judged, place=_PLACE),
-        )
+        settings = read(kept, place=_PLACE)
     except ConfigError as error:
         problems += error.problems
-        return names, {}, {}
+    try:
+        outliers = read_beside(judged, place=_PLACE)
+    except ConfigError as error:
+        problems += error.problems
+    return tuple(name for name in names if name not in kept), settings, outliers
 
 
 def _clusters(names: Sequence[str] | None, problems: list[Problem]) -> tuple[str, ...]:
