@@ -156,6 +156,7 @@ def test_nodes_whose_bootstrap_has_a_way_for_access_logs_are_an_audience_of_thei
     assert audience_of(said).logs_access
     assert not audience_of(replace(said, metadata={"reachline": 1})).logs_access
     assert not audience_of(replace(said, user_agent="gRPC C-core")).logs_access
+    assert not audience_of(replace(said, user_agent="reachline")).logs_access
 
 
 # Names.

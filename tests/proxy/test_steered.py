@@ -36,7 +36,7 @@ def test_calls_leave_a_line_that_the_center_took_out_and_go_on_without_a_center(
 ) -> None:
     listen, center_port = free_port(), free_port()
     text = DOCUMENT.format(one=endpoint.port, two=another.port, listen=listen, center=center_port)
-    given = envoy(Way(node="the-proxy", center=f"127.0.0.1:{center_port}"), admin="127.0.0.1:1")
+    given = envoy(Way(node="the-proxy", center=f"127.0.0.1:{center_port}"), admin="127.0.0.1:1", als=True)
     given["admin"]["address"]["socket_address"]["port_value"] = 0
 
     def shares() -> Counter[bytes]:

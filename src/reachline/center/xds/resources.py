@@ -52,7 +52,8 @@ def audience_of(node: Node) -> Audience:
     kind = next((kind for start, kind in _AGENTS if agent.startswith(start)), Kind.ENVOY)
     said = (node.metadata or {}).get("reachline")
     logs_access = isinstance(said, Mapping) and said.get(ALS) is True
-    return Audience(kind, node.locality, logs_access and kind is not Kind.GRPC)
+    # gRPC has no access log, and our own proxy writes its to files: it would refuse a listener with one by gRPC.
+    return Audience(kind, node.locality, logs_access and kind is Kind.ENVOY)
 
 
 class Cells:
