@@ -29,6 +29,9 @@ class Taken:
 
     def abort(self) -> None:
         self.cut_at = asyncio.get_running_loop().time()
+        self.close()
+
+    def close(self) -> None:
         self._sock.close()
 
 
@@ -52,6 +55,7 @@ def test_an_end_that_is_closed_or_not_watched_is_not_cut_off(after: float) -> No
         if after:
             leaving.forget(cast(Any, taken))
         await asyncio.sleep(60.0)
+        taken.close()
         return taken.cut_at
 
     assert virtual.run(main()) is None
