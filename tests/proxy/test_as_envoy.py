@@ -204,3 +204,36 @@ def test_a_thousand_random_requests_come_to_the_same(both: Both) -> None:
         assert found[1] == found[0], (number, method, path, headers)
     for door in doors:
         door.close()
+
+
+def test_paths_that_are_normalised_and_texts_beyond_ascii_are_envoys(
+    loop: Loop, far_loop: Loop, tmp_path: Path
+) -> None:
+    found = binary()
+    if found is None:
+        pytest.skip("no Envoy: `make envoy`, or REACHLINE_ENVOY names its binary")
+    add = [{"header": {"key": "x-z", "value": "Zürich ✓ %REQ(x-a)%"}}]
+    line = {"log_format": {"text_format_source": {"inline_string": "Ü %REQ(X-A)% %REQ(:PATH)% %ROUTE_NAME%\n"}}}
+    logs, seen = (tmp_path / "envoy.access", tmp_path / "ours.access"), []
+    endpoints = (Endpoint(far_loop), Endpoint(far_loop))
+    given = [
+        document_of(
+            [{**forward("/", "a"), "name": "wäg", "response_headers_to_add": add, "request_headers_to_add": add}],
+            [cluster("a", [endpoint.port])],
+            normalize_path=True,
+            access_log=[{"name": "file", "typed_config": {"@type": FILE_LOG, "path": str(log), **line}}],
+        )
+        for endpoint, log in zip(endpoints, logs, strict=True)
+    ]
+    paths = ["/x", "/a%00b", "/a?b=%00", "/a%zz", "/a%2fb", "/a/%2e%2e/b", "/a\\b", "/%41", "//a//b", "/a%c3%a9"]
+    with envoy_running(found, given[0], tmp_path) as envoy, running(loop, given[1]) as ours:
+        for path in paths:
+            answers = [same(ask(port, get(path, more=b"x-a: \xc3\xa9\xff\r\n"))) for port in (envoy.port, ours.port)]
+            asked = [[same(each) for each in endpoint.asked] for endpoint in endpoints]
+            seen.append((path, answers[0] == answers[1], asked[0] == asked[1]))
+        eventually(lambda: all(log.exists() and log.read_bytes().count(b"\n") == len(paths) for log in logs), within=15)
+    for endpoint in endpoints:
+        endpoint.close()
+
+    assert seen == [(path, True, True) for path in paths]
+    assert logs[0].read_bytes() == logs[1].read_bytes()

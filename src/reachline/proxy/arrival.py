@@ -102,6 +102,8 @@ class Arrivals:
             head, mark, query = path.partition(b"?")
             path = _ESCAPED_SLASH.sub(b"/", head) + mark + query
         if manager.normalize_path:
+            if b"%00" in path.partition(b"?")[0]:
+                return None
             path = _normal(path)
         if manager.merge_slashes and b"//" in path:
             head, mark, query = path.partition(b"?")
@@ -219,4 +221,4 @@ _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 def _unescaped(match: re.Match[bytes]) -> bytes:
     number = int(match[0][1:], 16)
-    return bytes((number,)) if number in _PLAIN else match[0].upper()
+    return bytes((number,)) if number in _PLAIN else match[0]

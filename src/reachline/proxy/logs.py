@@ -114,7 +114,7 @@ class Logged:
             line = json.dumps(shown, separators=(",", ":")) + "\n"
         else:
             line = filled(self._text, exchange, unsaid="" if log.format.omit_empty else UNSAID)
-        self._file.add(line.encode("utf-8", "replace"))
+        self._file.add(line.encode("latin-1", "replace"))
 
 
 def _shown(form: object, exchange: Exchange, *, omits: bool) -> object:
@@ -124,11 +124,21 @@ def _shown(form: object, exchange: Exchange, *, omits: bool) -> object:
     if isinstance(form, tuple):
         if len(form) == 1 and isinstance(form[0], Command):
             said = say(form[0])(exchange)
-            return int(said) if said is not None and form[0].operator in _NUMBERS else said
-        return text_of(form, exchange, unsaid="" if omits else UNSAID)
+            return int(said) if said is not None and form[0].operator in _NUMBERS else _readable(said)
+        return _readable(text_of(form, exchange, unsaid="" if omits else UNSAID))
     if isinstance(form, Sequence) and not isinstance(form, str):
         return [_shown(each, exchange, omits=omits) for each in form]
     return form
+
+
+def _readable(said: str | None) -> str | None:
+    """The text that these bytes are; where they are none, a character for each, as in Envoy."""
+    if said is None or said.isascii():
+        return said
+    try:
+        return said.encode("latin-1", "replace").decode()
+    except UnicodeDecodeError:
+        return said
 
 
 def _passes(rule: LogFilter, exchange: Exchange, rng: Random) -> bool:

@@ -48,7 +48,16 @@ def filled(pieces: Ready, exchange: Exchange, *, unsaid: str = UNSAID) -> str:
 @lru_cache(maxsize=_COMPILED)
 def ready(pieces: Format) -> Ready:
     """The pieces with each command as what says it: looked up once, for there are a dozen in each line of a log."""
-    return tuple(each if isinstance(each, str) else say(each) for each in pieces)
+    return tuple(_raw(each) if isinstance(each, str) else say(each) for each in pieces)
+
+
+def _raw(text: str) -> str:
+    """What a document says, as texts of requests are here: a character for each byte, for these are no text that we know."""
+    return text.encode().decode("latin-1")
+
+
+def _raw_or_none(text: str | None) -> str | None:
+    return _raw(text) if text else None
 
 
 @lru_cache(maxsize=_COMPILED)
@@ -78,7 +87,7 @@ def _with_argument(command: Command) -> Say:
         case "EMIT_TIME":
             return lambda of: stamp(of.front.wall(), argument)
         case "ENVIRONMENT":
-            return lambda _: os.environ.get(argument)
+            return lambda _: _raw_or_none(os.environ.get(argument))
         case "PATH":
             return (lambda of: _path(of).partition("?")[0]) if "NQ" in argument.split(":") else _path
         case "QUERY_PARAM":
@@ -188,9 +197,9 @@ _PLAIN: Final[Mapping[str, Callable[[Exchange], str | None]]] = {
     "BYTES_SENT": lambda of: str(of.bytes_out),
     "DURATION": lambda of: _ms(of.front.now() - of.request.began),
     "REQUEST_DURATION": lambda of: _ms(None if of.sent_at is None else of.sent_at - of.request.began),
-    "ROUTE_NAME": lambda of: (of.way.route if of.way else "") or None,
-    "UPSTREAM_CLUSTER": lambda of: of.way.backend.name if of.way else None,
-    "UPSTREAM_CLUSTER_RAW": lambda of: of.way.backend.name if of.way else None,
+    "ROUTE_NAME": lambda of: _raw_or_none(of.way.route if of.way else None),
+    "UPSTREAM_CLUSTER": lambda of: _raw_or_none(of.way.backend.name if of.way else None),
+    "UPSTREAM_CLUSTER_RAW": lambda of: _raw_or_none(of.way.backend.name if of.way else None),
     "UPSTREAM_HOST": _upstream,
     "UPSTREAM_REMOTE_ADDRESS": _upstream,
     "UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": lambda of: of.pick.address[0] if of.pick and of.pick.address else None,
