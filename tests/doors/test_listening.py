@@ -44,6 +44,13 @@ def test_an_address_is_one_however_it_is_written() -> None:
     assert "takes what a takes at [::1]:9000 already" in problems(clusters(a="'[::1]:9000'", b="'[0:0::1]:09000'"))
 
 
+def test_a_cluster_that_takes_the_same_twice_is_told_which_entry_would_say_nothing() -> None:
+    entry = "{at: '127.0.0.1:9000', hosts: [a.example, a.example], timeout: 1s}"
+
+    assert len(read(clusters(a=f"[{entry}]")).clusters) == 1
+    assert "listen[1]" in problems(clusters(a=f"[{entry}, {entry}]"))
+
+
 def test_a_port_alone_is_refused_with_what_to_write() -> None:
     assert "127.0.0.1:9000, or 0.0.0.0:9000" in problems(clusters(a="9000"))
 

@@ -226,7 +226,7 @@ class Clash(NamedTuple):
 
 def clashes(entries: list[Named]) -> Iterator[Clash]:
     """Everything about these entries, of all clusters, that cannot be."""
-    taken: dict[tuple[str, str, str], str] = {}
+    taken: dict[tuple[str, str, str], Named] = {}
     kinds: dict[str, Named] = {}
     for entry in entries:
         cluster, place, listen, is_http = entry
@@ -242,7 +242,8 @@ def clashes(entries: list[Named]) -> Iterator[Clash]:
             yield Clash(cluster, place, "at", rule, "give each its own address")
             continue
         for host in listen.hosts or ("*",):
-            other = taken.setdefault((listen.at, host, listen.prefix), cluster)
-            if first is not entry and other != cluster:
-                rule = f"takes what {other} takes at {listen.at} already: host {host}, prefix {listen.prefix}"
+            other = taken.setdefault((listen.at, host, listen.prefix), entry)
+            if other is not entry:
+                whose = "another entry" if other.cluster == cluster else other.cluster
+                rule = f"takes what {whose} takes at {listen.at} already: host {host}, prefix {listen.prefix}"
                 yield Clash(cluster, place, "at", rule, "tell them apart by hosts or prefix")
