@@ -242,3 +242,17 @@ def test_a_log_whose_reader_does_not_read_holds_nothing_up(tmp_path: Path) -> No
     os.close(reader)
 
     assert lost > 1_000
+
+
+def test_an_answer_that_stands_in_a_file_is_what_the_file_says_now(loop: Loop, tmp_path: Path) -> None:
+    file = tmp_path / "answer"
+    file.write_text("before")
+    route = {"match": {"prefix": "/"}, "direct_response": {"status": 200, "body": {"filename": str(file)}}}
+    with running(loop, http([route], [])) as proxy:
+        before = ask(proxy.port, get("/"))
+        file.write_text("after")
+        after = ask(proxy.port, get("/"))
+        file.unlink()
+        gone = ask(proxy.port, get("/"))
+
+    assert (body(before), body(after), status(gone)) == (b"before", b"after", 500)

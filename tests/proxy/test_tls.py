@@ -107,7 +107,7 @@ def test_the_certificate_and_the_chain_are_those_of_the_name(
 
 
 def test_a_certificate_that_changes_is_shown_and_one_that_is_broken_is_not(
-    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path
+    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = written(authority.issue_cert("before.example"), tmp_path, "own")
     given = document(
@@ -121,6 +121,11 @@ def test_a_certificate_that_changes_is_shown_and_one_that_is_broken_is_not(
         (tmp_path / "own.pem").write_text("no certificate")
         Path(files["private_key"]["filename"]).touch()
 
+        def is_refused() -> bool:
+            assert call(proxy, authority, "a")[2] == "after.example"
+            return any(each.message == "certificates_refused" for each in caplog.records)
+
+        eventually(is_refused)
         assert call(proxy, authority, "a")[2] == "after.example"
 
 

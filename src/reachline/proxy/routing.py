@@ -13,6 +13,7 @@ from reachline.doors.envoy.fitting import value_fits
 from reachline.doors.envoy.resolving import CONSUMED, malformed
 from reachline.doors.envoy.routes import (
     Append,
+    DirectResponse,
     Forward,
     HeaderAdd,
     HostRewrite,
@@ -105,7 +106,10 @@ class Router:
                 headers = ((b"location", found.location.encode("latin-1", "replace")),)
                 return LocalReply(found.status, headers=headers, details="direct_response", changes=found.mutations)
             case Answered() as found:
-                body = Path(found.answer.file).read_bytes() if found.answer.file else found.answer.body
+                try:
+                    body = Path(found.answer.file).read_bytes() if found.answer.file else found.answer.body
+                except OSError:  # it was there to be named, and is gone or hidden now
+                    return LocalReply(500, details="direct_response", changes=found.mutations)
                 return LocalReply(found.answer.status, body, details="direct_response", changes=found.mutations)
             case Missing():
                 return flags.NO_ROUTE
@@ -209,7 +213,8 @@ def _is_plain(route: Route, retry: RetryPolicy | None, require_tls: str) -> bool
     if match.tls_presented is not None or match.tls_validated is not None:
         return False
     if not isinstance(action, Forward):
-        return True
+        # What stands in a file is read for each request, so that it is what it is now.
+        return not (isinstance(action, DirectResponse) and action.file)
     policy = action.retry or retry
     return not (
         action.weighted

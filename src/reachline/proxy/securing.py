@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import ssl
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from reachline.upstream.listing import Pick
 
 __all__ = ["Clients", "Servers", "why_untrusted"]
 
+_log: Final = logging.getLogger("reachline.proxy")
 _LOOK: Final[Seconds] = 1.0
 """Between two looks at files: as late as a new certificate may be."""
 _VERSIONS: Final = {
@@ -55,13 +57,12 @@ class _Files:
 class Servers:
     """The contexts of a listener's chain: by what the client asks for, the certificate that fits. ConfigError where there is none."""
 
-    __slots__ = ("_context", "_files", "_tls", "trouble")
+    __slots__ = ("_context", "_files", "_place", "_tls")
 
     def __init__(self, tls: DownstreamTls, *, place: str) -> None:
         self._tls: Final = tls
         self._files: Final = _Files(_materials(tls.certificates, tls.trusted))
-        self.trouble = ""
-        """Why changed files are not in use; empty: they are."""
+        self._place: Final = place
         try:
             self._context = _server(tls)
         except (OSError, ValueError) as error:
@@ -71,22 +72,22 @@ class Servers:
         """The one for a new connection. Files that changed and cannot be read leave the last one in force."""
         if self._files.changed():
             try:
-                self._context, self.trouble = _server(self._tls), ""
+                self._context = _server(self._tls)
             except (OSError, ValueError) as error:
-                self.trouble = str(error)
+                _not_in_use(self._place, error)
         return self._context
 
 
 class Clients:
     """Connections to a cluster's endpoints. ConfigError where files cannot be read."""
 
-    __slots__ = ("_context", "_files", "_tls", "trouble")
+    __slots__ = ("_context", "_files", "_place", "_tls")
 
     def __init__(self, tls: UpstreamTls, *, place: str) -> None:
         self._tls: Final = tls
         own = () if tls.certificate is None else (tls.certificate,)
         self._files: Final = _Files(_materials(own, tls.trusted))
-        self.trouble = ""
+        self._place: Final = place
         try:
             self._context = _client(tls)
         except (OSError, ValueError) as error:
@@ -96,9 +97,9 @@ class Clients:
         """TLS of a new connection."""
         if self._files.changed():
             try:
-                self._context, self.trouble = _client(self._tls), ""
+                self._context = _client(self._tls)
             except (OSError, ValueError) as error:
-                self.trouble = str(error)
+                _not_in_use(self._place, error)
         tls = self._tls
         name = tls.sni
         if tls.auto_host_sni and pick.hostname:
@@ -272,6 +273,11 @@ def _names(certificate: Certificate) -> tuple[str, ...]:
 
 def _is_of(asked: str, name: str) -> bool:
     return asked == name or (name.startswith("*.") and asked.partition(".")[2] == name[2:])
+
+
+def _not_in_use(place: str, error: Exception) -> None:
+    """Changed files that are none: those of before stay in force, until they run out unless somebody hears of it."""
+    _log.warning("certificates_refused", extra={"reason": str(_refusal(place, error).problems[0])})
 
 
 def _refusal(place: str, error: Exception) -> ConfigError:
