@@ -38,15 +38,16 @@ def test_a_centers_own_listeners_routes_and_endpoints_are_asked_for(
     asyncio.run(run())
     said = capsys.readouterr().out.splitlines()
 
-    assert said[1:6] == [
+    assert said[1:7] == [
         "listener   127.0.0.1:19000 on 127.0.0.1:19000: it has port 19000",
         "chain      the only one: http_connection_manager 127.0.0.1:19000",
         "host       *: its domain * fits all",
         "route      one without a name: the first that fits (path_separated_prefix /pay)",
         "times      15 s for all",
+        "retries    1 more after connect-failure, refused-stream, reset-before-request, each at another endpoint",
     ]
-    assert said[6] == "cluster    payments, EDS: 2 endpoints"
-    assert {"127.0.0.1:18081", "127.0.0.1:18082"} <= set(" ".join(said[7:9]).split())
+    assert said[7] == "cluster    payments, EDS: 2 endpoints"
+    assert {"127.0.0.1:18081", "127.0.0.1:18082"} <= set(" ".join(said[8:10]).split())
 
 
 def test_files_are_read_and_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
