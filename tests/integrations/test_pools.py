@@ -3,7 +3,13 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+import requests
+from tests.integrations.far import world
+
 from reachline.integrations.pools import Pools
+from reachline.integrations.requests import Adapter
+from reachline.integrations.urllib3 import LinesManager
 from reachline.model import LineId
 from reachline.upstream.care import Care
 from reachline.upstream.listing import Pick
@@ -100,3 +106,22 @@ def test_endpoints_that_come_and_go_leave_no_pools_behind() -> None:
     assert len(left) == 100 + 1 - len(closed) == 5 + 1
     assert lease.pool in left
     assert busy.pool in left
+
+
+def test_a_call_of_requests_that_cannot_be_made_borrows_nothing() -> None:
+    with world("a") as lines, requests.Session() as session:
+        adapter = Adapter(lines)
+        session.mount("http://payments", adapter)
+
+        with pytest.raises(ValueError, match="imeout"):
+            session.get("http://payments/pay", timeout="soon")  # type: ignore[arg-type]  # the mistake
+
+        assert [each.users for each in adapter._pools._leases.values() if each.users] == []
+
+
+def test_a_call_of_urllib3_that_cannot_be_made_borrows_nothing() -> None:
+    with world("a") as lines, LinesManager(lines) as manager:
+        with pytest.raises(ValueError, match="imeout"):
+            manager.request("GET", "http://payments/pay", timeout="soon")
+
+        assert [each.users for each in manager._lines._leases.values() if each.users] == []

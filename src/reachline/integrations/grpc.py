@@ -174,9 +174,9 @@ class _Unary:
 
         def send() -> Any:
             lease, closing = self._route.begin(exchange)
-            if closing is not None:
-                closing.close()
             try:
+                if closing is not None:
+                    closing.close()
                 made = lease.pool.unary_unary(self._method, *self._arguments, **self._more)
                 return _loading(exchange.call, made.with_call(request, exchange.timeout(timeout), **how))
             except grpc.RpcError as error:

@@ -77,16 +77,17 @@ class Adapter(BaseAdapter):
         pick = exchange.begin()
         if pick is None:
             return self._plain.send(request, **settings)
-        lease, closing = self._pools.borrow(pick)
-        if closing is not None:
-            closing.close()
         aimed = _aimed(pick, request, keep_host=self._route.keep_host)
         given = settings["timeout"]
         usual = Timeout(connect=given[0], read=given[1]) if isinstance(given, tuple) else given
         own = {**settings, "timeout": within(exchange, usual)}
         proxies = {urlsplit(str(aimed.url)).scheme: pick.via} if is_proxy(pick.via) else {}
+        # Last, for what is borrowed is to be given back.
+        lease, closing = self._pools.borrow(pick)
         token = LIMIT.set(exchange.limit)
         try:
+            if closing is not None:
+                closing.close()
             answer = lease.pool.send(aimed, proxies=proxies, **own)
             if not settings["stream"]:
                 # Read here, so that a body that breaks off is this try's failure.

@@ -100,16 +100,17 @@ class _Lines:
         pick = exchange.begin()
         if pick is None:
             return self._plain.urlopen(method, url, **more)
-        lease, closing = self._lines.borrow(pick)
-        if closing is not None:
-            closing.clear()
         scheme, host, port = aim(pick, self._asked[0])
         usual = self._manager.connection_pool_kw.get("timeout", Timeout.DEFAULT_TIMEOUT)
         settings = {**more, "retries": False, "timeout": within(exchange, more.get("timeout", usual))}
         if self._route.keep_host:
             settings["headers"] = {**(more.get("headers") or {}), "host": place(*self._asked[1:])}
+        # Last, for what is borrowed is to be given back.
+        lease, closing = self._lines.borrow(pick)
         token = LIMIT.set(exchange.limit)
         try:
+            if closing is not None:
+                closing.clear()
             return lease.pool.urlopen(method, f"{scheme}://{place(host, port)}{url}", **settings)
         finally:
             LIMIT.reset(token)
