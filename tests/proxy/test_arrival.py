@@ -89,6 +89,7 @@ def test_a_ports_removal_is_as_set() -> None:
     assert arrived([])[2].authority == b"a.example:80"
     assert arrived([], strip_port="MATCHING")[2].authority == b"a.example"
     assert arrived([], strip_port="MATCHING", peer=Peer("127.0.0.1", 1, 81))[2].authority == b"a.example:80"
+    assert arrived([], strip_port="MATCHING", peer=Peer("127.0.0.1", 1, 8))[2].authority == b"a.example:80"
     assert arrived([], strip_port="ANY", peer=Peer("127.0.0.1", 1, 81))[2].authority == b"a.example"
 
 

@@ -140,6 +140,14 @@ def test_a_tunnel_that_nobody_allowed_is_refused(loop: Loop, endpoint: Endpoint)
     assert (status(answer), endpoint.asked) == (403, [])
 
 
+def test_a_port_of_thousands_of_digits_is_a_port_like_another(loop: Loop, endpoint: Endpoint) -> None:
+    given = http([forward("/", "a")], [cluster("a", [endpoint.port])], strip_matching_host_port=True)
+    with running(loop, given) as proxy:
+        answer = ask(proxy.port, b"GET /x HTTP/1.1\r\nhost: a:" + b"9" * 5_000 + b"\r\nconnection: close\r\n\r\n")
+
+    assert status(answer) == 200
+
+
 def test_a_body_is_not_the_next_request_where_the_endpoint_hears_nothing_of_another_protocol(
     proxy: Proxy, endpoint: Endpoint
 ) -> None:

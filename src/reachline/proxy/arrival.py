@@ -160,7 +160,7 @@ class Arrivals:
         manager = self._manager
         host, colon, port = authority.rpartition(b":")
         if colon and port.isdigit() and not host.endswith(b":"):
-            own = manager.strip_port == "MATCHING" and int(port) == peer.local_port
+            own = manager.strip_port == "MATCHING" and port.lstrip(b"0") == b"%d" % peer.local_port
             if own or manager.strip_port == "ANY":
                 authority = host
         return authority[:-1] if manager.strip_trailing_dot and authority.endswith(b".") else authority

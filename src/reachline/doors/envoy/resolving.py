@@ -21,6 +21,7 @@ CONSUMED: Final = frozenset((
 ))  # fmt: skip
 """Headers that are for the proxy: they do not go on to the endpoint."""
 _NUMBER: Final = re.compile(r"\s*\+?([0-9]{1,18})\s*", re.ASCII)
+_STATUS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GRPC_TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
 _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _NAMES_MOST: Final = 50
@@ -120,7 +121,7 @@ def retry_of(action: Forward, host: VirtualHost, request: Request) -> RetryPolic
         policy,
         retry_on=retry_on,
         retries=policy.retries if retries is None else retries,
-        statuses=(*policy.statuses, *(int(each) for each in statuses if each.isascii() and each.isdecimal())),
+        statuses=(*policy.statuses, *(int(each) for each in statuses if _STATUS.fullmatch(each))),
         headers=(*policy.headers, *(HeaderMatch(name=each.lower(), present=True) for each in names)),
     )
 
