@@ -39,7 +39,7 @@ def bootstrap(
     ] = "127.0.0.1:9901",
     hds: Annotated[bool, typer.Option("--hds", help="Probe lines for the center: this Envoy is a vantage.")] = False,
     lrs: Annotated[bool, typer.Option("--lrs", help="Report how calls went, summed by endpoint.")] = False,
-    als: Annotated[bool, typer.Option("--als", help="Report every call, with its time to the first byte.")] = False,
+    als: Annotated[bool, typer.Option("--als", help="Report every attempt at a line, with its time.")] = False,
     tls: Tls = False,
     ca: Ca = "",
     cert: Certificate = "",

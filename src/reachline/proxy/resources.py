@@ -62,14 +62,15 @@ def routes(text: str, name: str) -> dict[str, RouteConfig]:
 
 def parsers() -> dict[str, Callable[[Parcel], Parsed]]:
     """What reads resources as control planes send them, by type URL. ImportError where the extra `xds` is missing."""
-    from reachline.wire.xds_plain import plain  # noqa: PLC0415  (protobuf, and only ADS needs it)
+    from reachline.wire.plain import plain  # noqa: PLC0415  (protobuf, and only ADS needs it)
 
     def reading(read: Callable[[Block], tuple[str, object] | None]) -> Callable[[Parcel], Parsed]:
         def parse(parcel: Parcel) -> Parsed:
             try:
-                given = plain(parcel)
+                given = plain(parcel.type_url, parcel.body)
             except RemoteProtocolError as error:
                 return Parsed(parcel.name, error=str(error))
+            del given["@type"]  # which is known already
             name = str(given.get("name", ""))
             try:
                 made, _ = examined(given, name, lambda value, found: read(Block(value, (), found)))
