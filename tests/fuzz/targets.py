@@ -38,10 +38,11 @@ from reachline.doors.addresses import masked, parse_target
 from reachline.doors.composer import compose
 from reachline.doors.envoy import formats
 from reachline.doors.envoy.asked import Request
-from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.regexes import compiled
 from reachline.doors.envoy.routing import decide, routes
 from reachline.doors.envoy.vhosts import route_config
+from reachline.doors.findings import Findings
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.members import faults_of
 from reachline.model import Failure, Kind, Reading

@@ -8,12 +8,13 @@ from typing import Final, TypeVar
 from reachline.doors.envoy.bootstrap import examined
 from reachline.doors.envoy.chain import Listener, Upstream
 from reachline.doors.envoy.cluster import cluster
-from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.listening import listener
 from reachline.doors.envoy.routes import RouteConfig
 from reachline.doors.envoy.speaking import upstream
 from reachline.doors.envoy.values import Cluster
 from reachline.doors.envoy.vhosts import route_config
+from reachline.doors.findings import Findings
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.proxy.refusing import of_resource
 from reachline.wire.ads import CDS, LDS, RDS, Parcel, Parsed

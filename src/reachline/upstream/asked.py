@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from reachline.doors.envoy.checks import check as envoy_check
-from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.values import CheckSettings
+from reachline.doors.findings import Findings
 from reachline.doors.origin import Path
 from reachline.talk.checked import GrpcCheck, HttpCheck, RedisCheck, TcpCheck
 from reachline.talk.secure import Secure

@@ -26,8 +26,9 @@ from reachline.core.pick.maglev import TABLE_MOST, is_prime
 from reachline.core.pick.policy import RING_MOST, HashFunction, SlowStart
 from reachline.discovery.naming import DnsSettings, Family
 from reachline.doors.envoy.circuits import thresholds
-from reachline.doors.envoy.fields import UINT32, Block, Finding
+from reachline.doors.envoy.fields import UINT32, Block
 from reachline.doors.envoy.outliers import outliers as envoy_outliers
+from reachline.doors.findings import Finding
 from reachline.doors.origin import Path
 from reachline.doors.wording import nearest
 from reachline.errors import ConfigError

@@ -18,7 +18,8 @@ from reachline.core.outlier_rules import OutlierRules
 from reachline.discovery.naming import DnsSettings, Family
 from reachline.doors.envoy import Cluster, Dns, Type
 from reachline.doors.envoy import read as read_envoy
-from reachline.doors.envoy.fields import Block, Findings, problem_of
+from reachline.doors.envoy.fields import Block, problem_of
+from reachline.doors.findings import Findings
 from reachline.errors import ConfigError, Problem
 from reachline.upstream.checks import Checks
 from reachline.upstream.finding import ads_of, discovery_of

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from reachline.doors.envoy.asked import Connection, Request
 from reachline.doors.envoy.chain import Listener
 from reachline.doors.envoy.chains import chain_for
-from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.linear import program
 from reachline.doors.envoy.regexes import compiled, substitution
 from reachline.doors.envoy.resolving import malformed
 from reachline.doors.envoy.routing import Answered, Decision, Missing, Redirected, Routes, Sent, decide, hashed, routes
 from reachline.doors.envoy.vhosts import route_config
 from reachline.doors.envoy.whole import read
+from reachline.doors.findings import Findings
 from reachline.members import Address
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from reachline.doors.envoy.cluster import cluster
-from reachline.doors.envoy.fields import Block, Finding, Findings, problem_of
+from reachline.doors.envoy.fields import Block, problem_of
 from reachline.doors.envoy.values import Cluster, Settings
+from reachline.doors.findings import Finding, Findings
 from reachline.doors.origin import Places
 from reachline.doors.wording import dotted
 from reachline.errors import ConfigError, Problem

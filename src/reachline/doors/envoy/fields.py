@@ -8,15 +8,16 @@ is as if the field were not there. Every field must be taken: what is left is un
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from reachline.doors.findings import Finding, Findings
 from reachline.doors.origin import Path
 from reachline.doors.wording import WIDEST, dotted, nearest
 from reachline.errors import Problem
 
-__all__ = ["UINT32", "UINT64", "VARIABLE", "Block", "Finding", "Findings", "problem_of"]
+__all__ = ["UINT32", "UINT64", "VARIABLE", "Block", "problem_of"]
 
 UINT32: Final = 2**32 - 1
 UINT64: Final = 2**64 - 1
@@ -41,41 +42,6 @@ _OLD: Final = {
 }  # fmt: skip
 """Fields that were, and what they are called today."""
 _WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
-
-
-class Finding(NamedTuple):
-    """One rule broken at a path of the document."""
-
-    path: Path
-    rule: str
-    hint: str = ""
-    about_key: bool = False
-    """The key itself is wrong, or its block lacks something: its value is not shown."""
-    is_error: bool = True
-
-
-class Findings:
-    """What was found so far, in the order met. Written by whoever reads the document."""
-
-    __slots__ = ("_found",)
-
-    def __init__(self) -> None:
-        self._found: list[Finding] = []
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def append(self, finding: Finding) -> None:
-        self._found.append(finding)
-
-    def refuse(self, path: Path, rule: str, hint: str = "", *, about_key: bool = False) -> None:
-        self.append(Finding(path, rule, hint, about_key))
-
-    def notice(self, path: Path, rule: str, hint: str = "") -> None:
-        self.append(Finding(path, rule, hint, about_key=True, is_error=False))
 
 
 def problem_of(found: Finding, document: object, place: str) -> Problem:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from reachline.doors.envoy.fields import Block, Findings
+from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.routes import Command, Format
+from reachline.doors.findings import Findings
 from reachline.doors.origin import Path
 from reachline.doors.wording import nearest
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from reachline.doors.envoy.bootstrap import ASIDE, examined, managed, runtime
 from reachline.doors.envoy.chain import Admin, Ads, Chain, HttpManager, Listener, RouteSource, Source, Upstream
 from reachline.doors.envoy.cluster import cluster
-from reachline.doors.envoy.fields import VARIABLE, Block, Findings
+from reachline.doors.envoy.fields import VARIABLE, Block
 from reachline.doors.envoy.listening import bound, listener
 from reachline.doors.envoy.logs import access_logs
 from reachline.doors.envoy.routes import RouteConfig
@@ -18,6 +18,7 @@ from reachline.doors.envoy.sources import ads, node, source
 from reachline.doors.envoy.speaking import upstream as upstream_of
 from reachline.doors.envoy.values import Cluster, Settings, Type
 from reachline.doors.envoy.vhosts import clusters_of
+from reachline.doors.findings import Findings
 from reachline.doors.origin import Path
 
 __all__ = ["read"]

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from reachline.core.observing.rules import Strategy
 from reachline.core.observing.selecting import is_selected, selected
-from reachline.doors.observatory.fields import Block, Findings
+from reachline.doors.findings import Findings
+from reachline.doors.observatory.fields import Block
 from reachline.doors.observatory.values import Balancer, Outbound, Reach, Settings
 from reachline.doors.origin import Path
 from reachline.doors.wording import nearest

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from reachline.doors.addresses import is_public
+from reachline.doors.findings import Finding, Findings
 from reachline.doors.observatory.crossing import Places, cross
 from reachline.doors.observatory.extras import read_extras
-from reachline.doors.observatory.fields import Block, Finding, Findings, problem_of
+from reachline.doors.observatory.fields import Block, problem_of
 from reachline.doors.observatory.merging import Merged, Source, merge, strange_keys
 from reachline.doors.observatory.observing import read_observatories
 from reachline.doors.observatory.outbounds import read_outbounds

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from reachline.doors.findings import Finding, Findings
 from reachline.doors.observatory.durations import nanoseconds
 from reachline.doors.origin import Path
 from reachline.doors.wording import WIDEST, dotted, nearest
 from reachline.errors import Problem
 
-__all__ = ["Block", "Finding", "Findings", "problem_of", "shown"]
+__all__ = ["Block", "problem_of", "shown"]
 
 _SECRETIVE: Final = re.compile(
     r"^(pass(word)?|id|uuid|.*key|.*secret.*|.*token.*|auth|seed|psk|accounts|users|headers)$", re.IGNORECASE
@@ -24,38 +25,6 @@ _TEMPLATE: Final = re.compile(
 )
 _BLOCKS: Final = ("a block", "a list", "an empty list")
 _INT32: Final = 2**31 - 1
-
-
-class Finding(NamedTuple):
-    """One rule broken at a path of the document."""
-
-    path: Path
-    rule: str
-    hint: str = ""
-    about_key: bool = False
-    """The key itself is wrong, or its block lacks something: its value is not shown."""
-    is_error: bool = True
-
-
-class Findings:
-    """What was found so far, in the order met. Written by whoever reads the document."""
-
-    __slots__ = ("_found",)
-
-    def __init__(self) -> None:
-        self._found: dict[Finding, None] = {}
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def refuse(self, path: Path, rule: str, hint: str = "", *, about_key: bool = False) -> None:
-        self._found[Finding(path, rule, hint, about_key)] = None
-
-    def warn(self, path: Path, rule: str, hint: str = "", *, about_key: bool = False) -> None:
-        self._found[Finding(path, rule, hint, about_key, is_error=False)] = None
 
 
 def problem_of(found: Finding, document: object, place: str) -> Problem:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from reachline.doors.observatory.fields import Findings
+from reachline.doors.findings import Findings
 from reachline.doors.observatory.text import compose
 from reachline.doors.origin import Path, Places
 from reachline.doors.wording import dotted, nearest
