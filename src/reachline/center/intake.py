@@ -15,6 +15,7 @@ from reachline.abc import Transport
 from reachline.center.abilities import fitted
 from reachline.center.board import Board
 from reachline.center.checks import check, unfit
+from reachline.center.gate import Gate
 from reachline.center.hinting import hint
 from reachline.center.mesh import FEATURE, Meshing
 from reachline.center.owner import Owner
@@ -22,6 +23,7 @@ from reachline.center.roster import Agent, Arrival, Refusal
 from reachline.center.session import SEND, Session
 from reachline.errors import RemoteProtocolError
 from reachline.model import Seconds, VantageId
+from reachline.net.rpc import certificate_of
 from reachline.wire import frame
 from reachline.wire.frame import PROTOCOL, Bye, Heartbeat, Hello, Plan, Welcome
 
@@ -40,11 +42,14 @@ _SETTLE: Final[Seconds] = 0.3
 class Intake:
     """All agents' streams. `plan` makes an agent's plan from the document in force and the plan's number."""
 
-    def __init__(self, *, board: Board, owner: Owner, plan: Callable[[Agent, int], Plan], mesh: Meshing) -> None:
+    def __init__(
+        self, *, board: Board, owner: Owner, plan: Callable[[Agent, int], Plan], mesh: Meshing, gate: Gate
+    ) -> None:
         self._board = board
         self._owner = owner
         self._plan = plan
         self._mesh = mesh
+        self._gate = gate
         self._sessions: dict[VantageId, Session] = {}
         self._meshed: set[VantageId] = set()
         """Those of them that know the mesh."""
@@ -63,7 +68,11 @@ class Intake:
             if refused := self._closing or self._board.roster.refusal(hello):
                 await self._refuse(transport, hello.agent, refused)
                 return
-            await self._serve(transport, frames, hello, peer)
+            admitted = self._gate.admitted(certificate_of(transport), hello.agent)
+            if isinstance(admitted, Refusal):
+                await self._refuse(transport, hello.agent, admitted, kind="identity")
+                return
+            await self._serve(transport, frames, hello, peer, self._gate.left(admitted))
         except RemoteProtocolError as error:
             self._refused("malformed", peer, str(error))
         except (ConnectionError, TimeoutError) as error:
@@ -77,8 +86,8 @@ class Intake:
             raise RemoteProtocolError(f"the first frame must be a hello, not a {type(first).__name__.lower()}")
         return first
 
-    async def _refuse(self, transport: Transport, who: str, refused: Refusal) -> None:
-        self._refused("hello", who, refused.reason)
+    async def _refuse(self, transport: Transport, who: str, refused: Refusal, *, kind: str = "hello") -> None:
+        self._refused(kind, who, refused.reason)
         epoch = self._board.version.epoch
         welcome = Welcome(
             protocol=PROTOCOL, release=__version__, epoch=epoch, refused=refused.reason, final=refused.is_final
@@ -89,11 +98,14 @@ class Intake:
         self._board.counts["frames_refused", kind] += 1
         log.warning("frame_refused", extra={"kind": kind, "peer": peer, "reason": reason})
 
-    async def _serve(self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello, peer: str) -> None:
+    async def _serve(
+        self, transport: Transport, frames: AsyncIterator[bytes], hello: Hello, peer: str, left: Seconds | None
+    ) -> None:
         await transport.send(
             frame.encode(Welcome(protocol=PROTOCOL, release=__version__, epoch=self._board.version.epoch)), SEND
         )
         session = self._begin(transport, hello, peer)
+        ending = left and asyncio.get_running_loop().call_later(left, session.end, "its certificate has ended")
         try:
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(self._speak(session), name=f"speak {session.agent.id}")
@@ -107,6 +119,8 @@ class Intake:
                 for task in (speaking, listening, keeping):
                     task.cancel()
         finally:
+            if ending:
+                ending.cancel()
             self._end(session)
 
     def _begin(self, transport: Transport, hello: Hello, peer: str) -> Session:

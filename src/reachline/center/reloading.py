@@ -35,8 +35,19 @@ def digest(document: Document) -> str:
 class Documents:
     """One cell with the document in force. Written by its own task."""
 
-    def __init__(self, document: Document, source: Source | None, environ: Mapping[str, str], board: Board) -> None:
-        self.current = self._started = document
+    def __init__(
+        self,
+        document: Document,
+        source: Source | None,
+        environ: Mapping[str, str],
+        board: Board,
+        *,
+        complete: Callable[[Document], Document] = lambda document: document,
+    ) -> None:
+        """`complete` adds what does not stand in the file."""
+        self._plain = self._started = document
+        self._complete = complete
+        self.current = complete(document)
         self.apply: Callable[[Document], None] = lambda _: None
         """Makes a new document the one that agents and ledgers follow."""
         self._source = source.path if source else None
@@ -63,6 +74,11 @@ class Documents:
         self._swap(document)
         return True
 
+    def again(self) -> None:
+        """The same document, with what `complete` adds by now."""
+        self.current = self._complete(self._plain)
+        self.apply(self.current)
+
     def _refuse(self, error: ConfigError) -> None:
         status = self._board.config
         problems = tuple(map(str, error.problems))
@@ -73,8 +89,8 @@ class Documents:
     def _swap(self, document: Document) -> None:
         status = self._board.config
         restart = reach.changes(self._started, document)
-        self.current = document
-        self.apply(document)
+        self._plain = document
+        self.again()
         self._board.config = status._replace(
             digest=digest(document),
             loaded=round(time.time(), 3),

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +23,7 @@ from reachline.center.board import Board, ConfigStatus
 from reachline.center.drills import Drills
 from reachline.center.evidence import Evidence, offered
 from reachline.center.explained import Explainer
+from reachline.center.gate import Gate
 from reachline.center.hold import Hold
 from reachline.center.incidents import earlier
 from reachline.center.intake import Intake
@@ -38,11 +39,13 @@ from reachline.center.usual import Usual
 from reachline.center.xds.door import Closed, opened
 from reachline.core.ledger import Ledger
 from reachline.doors import reach
+from reachline.doors.agents import WILD
 from reachline.doors.effective import effective
 from reachline.doors.settings import Document
 from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, kernel, rpc
+from reachline.store.authority import Authority
 from reachline.store.drills import watched
 from reachline.store.journal import Journal, Recovered, recover
 from reachline.store.orders import given
@@ -101,12 +104,15 @@ class _Parts(NamedTuple):
     mesh: Meshing
     evidence: Evidence
     xds: ControlPlane | Closed
+    gate: Gate
 
 
 async def run(
     document: Document, options: Options, *, stop: asyncio.Event, ready: Callable[[Started], None] = lambda _: None
 ) -> None:
     """Serves until `stop` is set; ConfigError where an address or the journal cannot be had. `ready` is called once it answers."""
+    gate = _gate(document)
+    plain, document = document, _secured(document, gate)
     reach.refuse_exposed(document, insecure=options.insecure)
     kernel.raise_file_limit()  # every client and every agent keeps one open
     identity = _identity(document)
@@ -115,7 +121,7 @@ async def run(
         stack.callback(bound.socket.close)
         journal = _opened(document)
         stack.push_async_callback(asyncio.to_thread, journal.close)
-        parts = _assemble(document, options, journal)
+        parts = _assemble(plain, options, journal, gate)
         agents = await _agents_served(document, options, parts)
         stack.push_async_callback(agents.close, _GRACE)
         grpc_at = _reached(document, options, agents)
@@ -134,6 +140,7 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
             tasks.create_task(parts.stream.run(), name="stream"),
             tasks.create_task(parts.documents.run(), name="documents"),
             tasks.create_task(parts.xds.run(), name="xds"),
+            tasks.create_task(parts.gate.run(), name="gate"),
         ]
         ready()
         try:
@@ -148,6 +155,29 @@ async def _serve(parts: _Parts, agents: rpc.Server, stop: asyncio.Event, ready: 
         # Before readers go: agents come back within 0.1 s of a Bye, and should find nobody, not one who refuses them.
         await agents.close(_GRACE)
         parts.evidence.close()
+
+
+def _gate(document: Document) -> Gate:
+    """Whom the document lets in; ConfigError where its authority cannot be used."""
+    center = document.center
+    if not center.ca:
+        return Gate(None)
+    try:
+        authority = Authority.open(Path(center.ca))
+    except ConfigError as error:
+        place = document.place(("center", "ca"))
+        raise ConfigError(*(replace(each, place=place, path="center.ca") for each in error.problems)) from error
+    binds = [address.rpartition(":")[0].strip("[]") for address in (center.grpc, center.http)]
+    hosts = [host for host in binds if host not in ("", "unix", *WILD)]
+    return Gate(authority, hosts=(*center.names, *hosts))
+
+
+def _secured(document: Document, gate: Gate) -> Document:
+    """The document with the certificate that its authority gave, where it names none itself."""
+    if document.center.tls is not None or (tls := gate.tls()) is None:
+        return document
+    center = document.center.model_copy(update={"tls": tls})
+    return document.model_copy(update={"center": center}).read_from(document.origin)
 
 
 def _bind(document: Document) -> http.Bound:
@@ -170,14 +200,15 @@ def _opened(document: Document) -> Journal:
         raise ConfigError(Problem(place=place, path="center.journal", value="", rule=str(error))) from error
 
 
-def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
+def _assemble(document: Document, options: Options, journal: Journal, gate: Gate) -> _Parts:
     """All parts, with ledgers that go on where the journal ends."""
+    plain, document = document, gate.complete(document)
     clock, wanted = journal.timeline(), compiled(document)
     now_ms = clock()
     recovered = recover(document.center.journal)
     roster = Roster(_expected(document))
     config = ConfigStatus(
-        name=str(options.source.path) if options.source else "", digest=digest(document), loaded=round(time.time(), 3)
+        name=str(options.source.path) if options.source else "", digest=digest(plain), loaded=round(time.time(), 3)
     )
     board = Board(clock=clock, origin=time.time() - now_ms / 1000, roster=roster, config=config)
     board.remember(remembered(document.center.journal))
@@ -192,11 +223,11 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
     orders = Orders(owner=owner, board=board, past=past)
     orders.follow()
     drills = Drills(owner=owner, board=board, orders=orders, watch=watched(document.center.journal, past))
-    documents = Documents(document, options.source, options.environ, board)
+    documents = Documents(plain, options.source, options.environ, board, complete=gate.complete)
     mesh = Meshing(os.urandom(KEY), roster)
     mesh.reconfigure(_mesh(document))
     xds = opened(board, document, rng=Random(os.urandom(8)))
-    intake = _intake(board, owner, documents, mesh, xds)
+    intake = _intake(board, owner, documents, mesh, xds, gate=gate)
     evidence = _evidence(board, owner, documents, xds)
 
     def apply(document: Document) -> None:
@@ -210,11 +241,18 @@ def _assemble(document: Document, options: Options, journal: Journal) -> _Parts:
         xds.follow(document)
         options.adopted(document)
 
-    documents.apply = apply
-    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, evidence, xds)
+    def members(out: frozenset[str]) -> None:
+        for name in out:
+            intake.end(VantageId(name), "the center's operators shut this agent out")
+        documents.again()
+
+    documents.apply, gate.changed = apply, members
+    return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, evidence, xds, gate)
 
 
-def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing, xds: ControlPlane | Closed) -> Intake:
+def _intake(
+    board: Board, owner: Owner, documents: Documents, mesh: Meshing, xds: ControlPlane | Closed, *, gate: Gate
+) -> Intake:
     """The agents' door: their plans from the document in force, told anew when what is usual on their lines moves."""
     usual = Usual(owner.ledgers, board.clock)
 
@@ -227,7 +265,7 @@ def _intake(board: Board, owner: Owner, documents: Documents, mesh: Meshing, xds
             intake.replan()
         xds.refresh()
 
-    intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh)
+    intake = Intake(board=board, owner=owner, plan=plan, mesh=mesh, gate=gate)
     owner.published = published
     return intake
 
@@ -291,7 +329,7 @@ async def _agents_served(document: Document, options: Options, parts: _Parts) ->
         parts.intake.attached,
         credentials=_credentials(document),
         places=places,
-        services={**parts.xds.services, **parts.evidence.services},
+        services={**parts.xds.services, **parts.evidence.services, **parts.gate.services},
     )
 
 
@@ -338,6 +376,7 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         evidence=parts.evidence,
         xds=parts.xds.page,
         followers=parts.xds.followers,
+        gate=parts.gate,
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

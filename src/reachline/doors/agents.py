@@ -10,13 +10,14 @@ from reachline.doors.addresses import Bind, OptionalName, Sources
 from reachline.doors.probe import Settings
 from reachline.doors.units import Duration, refuse
 
-__all__ = ["AgentSettings", "Listened", "LocalitySettings", "MeshSettings", "Reached"]
+__all__ = ["WILD", "AgentSettings", "Listened", "LocalitySettings", "MeshSettings", "Reached"]
 
 _MOST_RATE: Final = 1_000
 """Probes a second that one agent sends at most: a tenth of a core, and a megabit a second each way."""
 
 
-_WILD: Final = frozenset(("0.0.0.0", "::"))
+WILD: Final = frozenset(("0.0.0.0", "::"))
+"""All addresses of a machine."""
 
 
 def _as_list(value: object) -> object:
@@ -33,7 +34,7 @@ def _udp(text: object) -> object:
 def _reached(text: str) -> str:
     if text.rpartition(":")[2] == "0":
         raise refuse("must have a port of 1…65535: the others ask there", "10.0.0.3:7601")
-    if text.rpartition(":")[0].strip("[]") in _WILD:
+    if text.rpartition(":")[0].strip("[]") in WILD:
         raise refuse("must be an address that the others can ask, not all of its own", "10.0.0.3:7601")
     return text
 

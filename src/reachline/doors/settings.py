@@ -273,6 +273,14 @@ class Center(Settings):
         None, description="Clients must show it on the HTTP door. Write ${env:X} or ${file:/…}."
     )
     tls: Tls | None = Field(None, description="Certificates; without them a public address is refused.")
+    ca: str = Field(
+        "",
+        description="Directory of a small authority (`reachline ca init`): agents join by token, and each reports as itself alone. "
+        "It certifies this center too, where `tls` does not.",
+    )
+    names: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9.:-]{1,253}$")], ...] = Field(
+        (), description="Names and addresses that its own certificate says, beside this machine's and loopback."
+    )
     insecure: bool = Field(
         False, description="True: a public address without TLS and tokens is wanted (a trusted network)."
     )
@@ -309,6 +317,11 @@ class Document(Tunable):
     def revealed(self, text: str) -> str:
         """A URL with its secrets filled in. Never to be shown."""
         return self._origin.revealed(text)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return self._origin
 
     def read_from(self, origin: Origin) -> Document:
         """The same settings that know where they come from."""

@@ -11,13 +11,10 @@ RemoteProtocolError (it refuses what we do), ConfigError (an address that cannot
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +28,7 @@ from reachline.abc import Transport
 from reachline.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.binding import refused, why_refused
+from reachline.net.renewed import Files, authorities, pair
 from reachline.wire.size import MAX_FRAME
 
 __all__ = [
@@ -43,6 +41,7 @@ __all__ = [
     "ServerCredentials",
     "Service",
     "attach",
+    "certificate_of",
     "client_credentials",
     "serve",
     "server_credentials",
@@ -227,44 +226,28 @@ def client_credentials(*, ca: str, certificate: str = "", key: str = "") -> Cred
     With `certificate` and `key` we show one too. Read anew for each stream, so that a renewed file is used. OSError names
     a file that cannot be read, or is not what it should be.
     """
-    roots = _authorities(ca) if ca else None
-    private, chain = _proven(certificate, key) if certificate and key else (None, None)
+    roots = authorities(ca) if ca else None
+    private, chain = pair(certificate, key) if certificate and key else (None, None)
     return grpc.ssl_channel_credentials(roots, private, chain)
 
 
 def server_credentials(*, certificate: str, key: str, client_ca: str = "") -> ServerCredentials:
     """TLS of a center that shows `certificate`; with `client_ca` only those are let in whose certificate it signed.
 
-    All are PEM files; OSError names one that is not.
+    All are PEM files; OSError names one that is not. Each new connection is shown what they hold by then; who is connected stays.
     """
-    roots = _authorities(client_ca) if client_ca else None
-    pair = _proven(certificate, key)
-    return grpc.ssl_server_credentials([pair], root_certificates=roots, require_client_auth=roots is not None)
+    files = Files(certificate, key, client_ca)
+
+    def renewed() -> Any:  # called for each connection, in a thread of gRPC's
+        return _configuration(files) if files.changed() else None
+
+    asks = files.read.roots is not None
+    return grpc.dynamic_ssl_server_credentials(_configuration(files), renewed, require_client_authentication=asks)
 
 
-def _authorities(ca: str) -> bytes:
-    """The file's bytes, once a certificate is found in it: gRPC would take anything, and then reach nobody."""
-    text = Path(ca).read_bytes()
-    with _said_of(ca, "no certificate in PEM can be read there"):
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=ca)
-    return text
-
-
-def _proven(certificate: str, key: str) -> tuple[bytes, bytes]:
-    """Key and certificate, once they are found to fit each other."""
-    pair = Path(key).read_bytes(), Path(certificate).read_bytes()
-    with _said_of(certificate, f"is no certificate in PEM that fits the key in {key} (one without a password)"):
-        # An empty password, or OpenSSL would ask the terminal for one.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
-    return pair
-
-
-@contextmanager
-def _said_of(file: str, rule: str) -> Iterator[None]:
-    try:
-        yield
-    except ssl.SSLError as error:
-        raise OSError(errno.EINVAL, rule, file) from error
+def _configuration(files: Files) -> Any:
+    read = files.read
+    return grpc.ssl_server_certificate_configuration([(read.key, read.certificate)], root_certificates=read.roots)
 
 
 class Attachment:
@@ -272,6 +255,8 @@ class Attachment:
 
     def __init__(self, context: Any) -> None:
         self.peer: str = context.peer()
+        self.certificate: bytes = _shown(context)
+        """What the agent showed, PEM; empty where it was asked for none."""
         self._context = context
 
     async def send(self, frame: bytes, timeout: Seconds) -> None:
@@ -288,12 +273,24 @@ class Attachment:
                 yield frame
 
 
+def _shown(context: Any) -> bytes:
+    found: Sequence[bytes] = (context.auth_context() or {}).get("x509_pem_cert", ())
+    return found[0] if found else b""
+
+
+def certificate_of(transport: Transport) -> bytes:
+    """What the other end of a stream showed, PEM; empty where it was asked for none."""
+    return transport.certificate if isinstance(transport, Attachment) else b""
+
+
 class Call(NamedTuple):
     """Who makes a call of a further service."""
 
     peer: str
     metadata: Mapping[str, str]
     """What came with it as text; the last of several values of one key."""
+    certificate: bytes = b""
+    """What it showed, PEM; empty where it was asked for none."""
 
 
 Service = Callable[[AsyncIterator[bytes], Call], AsyncIterator[bytes]]
@@ -313,7 +310,7 @@ def _method(service: Service) -> Any:
     async def handle(_: Any, context: Any) -> None:
         said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         try:
-            async with aclosing(service(_heard(context), Call(context.peer(), said))) as answers:  # type: ignore[type-var]
+            async with aclosing(service(_heard(context), Call(context.peer(), said, _shown(context)))) as answers:  # type: ignore[type-var]
                 async for answer in answers:
                     await context.write(answer)
                     del answer  # while nothing follows it would be kept

@@ -248,6 +248,10 @@ class Authority:
             self._note(state, identity, chain, by=by, now=now)
         return chain
 
+    def keep(self, name: str, data: bytes) -> None:
+        """A file of the center's own in the directory, for its owner alone, put in place whole."""
+        _write(self.directory / name, data, mode=0o600)
+
     def shut_out(self, role: Role, name: str, *, is_out: bool = True) -> Member:
         """From now on no center lets it in (or does again); ConfigError where nobody is called that."""
         with self._changed() as state:

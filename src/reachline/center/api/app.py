@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from reachline import __version__
 from reachline.center import mesh_metrics
-from reachline.center.api import docs, drilling, live, ordering, planning, posting, reading, serving, steered
+from reachline.center.api import docs, drilling, joining, live, ordering, planning, posting, reading, serving, steered
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
 from reachline.center.api.refused import RefusedError
@@ -53,6 +53,7 @@ def application(desk: Desk) -> Application:
         planning.routes(desk),
         drilling.routes(desk),
         steered.routes(desk),
+        joining.routes(desk),
     ):
         app.include_router(router, prefix=_PREFIX)
     app.add_api_route(f"{_PREFIX}/docs", lambda: docs.page(app.openapi()), include_in_schema=False)
@@ -64,7 +65,7 @@ def application(desk: Desk) -> Application:
     def refused(status: int) -> None:
         desk.board.counts["requests_refused", str(status)] += 1
 
-    return Guard(app, closing=desk.board.closing, token=desk.token, refused=refused)
+    return Guard(app, closing=desk.board.closing, token=desk.token, refused=refused, open_paths=joining.OPEN)
 
 
 class _Console(StaticFiles):

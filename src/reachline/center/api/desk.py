@@ -9,6 +9,7 @@ from pathlib import Path
 from reachline.center.board import Board
 from reachline.center.drills import Drills
 from reachline.center.evidence import Evidence
+from reachline.center.gate import Gate
 from reachline.center.mesh import MeshSeen
 from reachline.center.orders import Orders
 from reachline.center.owner import Owner
@@ -41,6 +42,8 @@ class Desk:
     """Who follows by xDS: all, or one node's, or those in trouble."""
     followers: Callable[[], Mapping[str, int]]
     """How many streams follow, by kind of client."""
+    gate: Gate = field(default_factory=lambda: Gate(None))
+    """Who may join."""
     token: str = ""
     console: Path | None = None
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)

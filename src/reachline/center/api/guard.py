@@ -32,7 +32,8 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """Wraps the application. `token` empty: everybody who reaches the socket may ask. `closing` set: the center stops.
+    """Wraps the application. `token` empty: everybody who reaches the socket may ask; for `open_paths` nobody needs it. `closing`
+    set: the center stops.
 
     `refused` hears the status of every answer that is an error.
     """
@@ -43,11 +44,13 @@ class Guard:
         *,
         closing: asyncio.Event,
         token: str = "",
+        open_paths: frozenset[str] = frozenset(),
         refused: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._app = app
         self._closing = closing
         self._token = token
+        self._open = _OPEN_PATHS | open_paths
         self._told = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,11 +93,7 @@ class Guard:
 
     def _refused(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
         """Status, code and message of the refusal, or None."""
-        if (
-            self._token
-            and scope["path"] not in _OPEN_PATHS
-            and not shows(headers.get("authorization", ""), self._token)
-        ):
+        if self._token and scope["path"] not in self._open and not shows(headers.get("authorization", ""), self._token):
             return 401, "unauthorized", "this center asks for its token: Authorization: Bearer …"
         is_write = scope["type"] == "websocket" or scope["method"] not in _READING
         if is_write and not _is_own_page(headers):

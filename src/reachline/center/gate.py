@@ -1,0 +1,204 @@
+"""The door of a center that has an authority: who comes as whom, how long, who may join, and this center's own certificate.
+
+An agent reports as the one its certificate names, until that ends. Members count for the quorum as agents of the document do.
+What `reachline ca` changes meanwhile is in force within seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from reachline.center.roster import Refusal
+from reachline.doors.agents import AgentSettings
+from reachline.doors.settings import Document, Tls
+from reachline.errors import RemoteProtocolError
+from reachline.model import Seconds
+from reachline.net.rpc import Call, Service
+from reachline.store.authority import Authority
+from reachline.wire.certificates import Certified, Identity, certified, make_request
+
+__all__ = ["RENEW", "Admission", "Gate", "Joined", "renewed_at"]
+
+log = logging.getLogger("reachline.center.gate")
+
+RENEW: Final = "/reachline.v1.Center/Renew"
+"""One request (PEM) in, one chain out; who asks is told by its certificate."""
+_OWN_LIFE: Final = timedelta(hours=24)
+"""As an agent's: a center renews its own just as well."""
+_LOOK: Final[Seconds] = 2.0
+"""Between two looks at what operators changed: who was shut out is gone before the next heartbeat."""
+_MOST_REFUSED, _SPAN_S = 30, 60.0
+"""Refused attempts to join a minute, of all who try; further ones are not looked at. A token has 128 bits: this is for the log's sake."""
+_PEM: Final = "own.pem"
+
+
+class Admission(NamedTuple):
+    """Somebody is let in."""
+
+    ends: datetime | None = None
+    """When its certificate does; None: it showed none."""
+
+
+class Joined(NamedTuple):
+    """What a new member needs."""
+
+    identity: Identity
+    certificate: bytes
+    """Its chain…"""
+    authority: bytes
+    """…and who signed it, PEM."""
+
+
+def renewed_at(said: Certified) -> datetime:
+    """Two thirds of a certificate's life: a third is left to find out why it could not be renewed."""
+    return said.begins + (said.ends - said.begins) * 2 / 3
+
+
+class Gate:
+    """`authority` None: whoever comes is whom it says it is, unless its certificate says otherwise. Written by its center's loop."""
+
+    def __init__(
+        self, authority: Authority | None, *, hosts: Sequence[str] = (), wall: Callable[[], datetime] | None = None
+    ) -> None:
+        """`hosts` are names and addresses the center is reached by."""
+        self.authority = authority
+        self._hosts = hosts
+        self._wall = wall or _now
+        self._out: frozenset[str] = frozenset()
+        self._names: frozenset[str] = frozenset()
+        self._refused: deque[float] = deque()
+        self.changed: Callable[[frozenset[str]], None] = lambda _: None
+        """Called when members came or went, with the names of those who were shut out."""
+        self._look()
+
+    # -- who comes -----------------------------------------------------------------------------------------------------
+
+    def admitted(self, certificate: bytes, agent: str) -> Admission | Refusal:
+        """Whether who shows this certificate (PEM; empty: none was asked for) may report as this agent."""
+        if not certificate:
+            return Admission()
+        try:
+            said = certified(certificate)
+        except RemoteProtocolError as error:
+            return Refusal(str(error))
+        who = said.identity
+        if who is None:
+            return Refusal("its certificate names no agent") if self.authority else Admission(said.ends)
+        if who.role != "agent" or who.name != agent:
+            return Refusal(f"its certificate is {who.role} {who.name}'s, not agent {agent}'s")
+        if self.authority and who.domain != self.authority.domain:
+            return Refusal(f"its certificate is of {who.domain}, not of {self.authority.domain}")
+        return Refusal(f"agent {agent} was shut out") if agent in self._out else Admission(said.ends)
+
+    def left(self, admission: Admission) -> Seconds | None:
+        """How long somebody may stay."""
+        return None if admission.ends is None else max(0.0, (admission.ends - self._wall()).total_seconds())
+
+    def complete(self, document: Document) -> Document:
+        """The document with the members as further agents: they count for the quorum, and their plans are made."""
+        more = {name: AgentSettings() for name in sorted(self._names) if name not in document.agents}
+        if not more:
+            return document
+        whole = document.model_copy(update={"agents": {**document.agents, **more}})
+        return whole.read_from(document.origin)
+
+    # -- who joins -----------------------------------------------------------------------------------------------------
+
+    async def join(self, token: str, name: str, request: bytes) -> Joined:
+        """A certificate for who shows a token. PermissionError says why not, RemoteProtocolError what is wrong with the
+        request, TimeoutError that too many were refused lately.
+        """
+        if self.authority is None:
+            raise PermissionError("this center has no authority: nobody joins by a token here")
+        now = self._wall()
+        while self._refused and self._refused[0] <= now.timestamp() - _SPAN_S:
+            self._refused.popleft()
+        if len(self._refused) >= _MOST_REFUSED:
+            raise TimeoutError("too many were refused within a minute; come again after it")
+        try:
+            chain = await asyncio.to_thread(self.authority.redeem, token, request, name=name, now=now)
+        except (PermissionError, RemoteProtocolError):
+            self._refused.append(now.timestamp())
+            raise
+        identity = certified(chain).identity
+        assert identity is not None
+        log.info("member_joined", extra={"role": identity.role, "member": identity.name})
+        self._look()
+        return Joined(identity, chain, self.authority.certificate)
+
+    @property
+    def services(self) -> Mapping[str, Service]:
+        """Renewal, beside the agents' own method."""
+        return MappingProxyType({RENEW: self._renew} if self.authority else {})
+
+    async def _renew(self, requests: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+        assert self.authority is not None
+        if not call.certificate:
+            raise PermissionError("who renews shows the certificate that it has")
+        who = certified(call.certificate).identity
+        if who is None:
+            raise PermissionError("the certificate names no member")
+        async for request in requests:
+            yield await asyncio.to_thread(self.authority.renew, who, request, now=self._wall())
+            log.info("member_renewed", extra={"role": who.role, "member": who.name})
+            return
+
+    # -- ourselves -----------------------------------------------------------------------------------------------------
+
+    def tls(self) -> Tls | None:
+        """Files with this center's own certificate, made anew: names may have changed since the last start."""
+        if self.authority is None:
+            return None
+        file = self.authority.directory / _PEM
+        self._renew_own(file)
+        return Tls(certificate=str(file), key=str(file), client_ca=str(self.authority.directory / "ca.pem"))
+
+    def _is_good(self, file: Path) -> bool:
+        try:
+            said = certified(file.read_bytes())
+        except (OSError, RemoteProtocolError):
+            return False
+        return self._wall() < renewed_at(said)
+
+    def _renew_own(self, file: Path) -> None:
+        assert self.authority is not None
+        asked = make_request("center")
+        hosts = tuple(dict.fromkeys((*self._hosts, "localhost", "127.0.0.1", "::1", socket.gethostname())))
+        chain = self.authority.issue(
+            "center", "center", asked.shown, hosts=hosts, life=_OWN_LIFE, by="this center", now=self._wall()
+        )
+        self.authority.keep(file.name, asked.key + chain)
+
+    async def run(self) -> None:
+        """Renews what is ours and follows what operators change, until cancelled."""
+        if self.authority is None:
+            return
+        file = self.authority.directory / _PEM
+        while True:
+            await asyncio.sleep(_LOOK)
+            self._look()
+            if not self._is_good(file):
+                await asyncio.to_thread(self._renew_own, file)
+
+    def _look(self) -> None:
+        if self.authority is None:
+            return
+        agents = [member for member in self.authority.members() if member.role == "agent"]
+        out = frozenset(member.name for member in agents if member.is_out)
+        names = frozenset(member.name for member in agents if not member.is_out)
+        if (out, names) != (self._out, self._names):
+            new = out - self._out
+            self._out, self._names = out, names
+            self.changed(new)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
