@@ -15,6 +15,7 @@ from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
 from reachline.model import Kind
 from reachline.net import rpc
+from reachline.testing.serving import Service
 from reachline.wire.frame import (
     PROTOCOL,
     Ack,
@@ -166,20 +167,18 @@ class Door:
 
     def __init__(self) -> None:
         self._port = 0
-        self._server: asyncio.Server | None = None
+        self._service = Service(_close)
 
     @property
     def url(self) -> str:
         return f"tcp://127.0.0.1:{self._port}"
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(_close, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        await self._service.listen(port=self._port)
+        self._port = self._service.port
 
     async def shut(self) -> None:
-        if self._server:
-            self._server.close()
-            await self._server.wait_closed()
+        await self._service.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -190,7 +189,7 @@ class Door:
 
 
 async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.close()
+    writer.close()  # at once
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from reachline.agent.flows import Heard
 from reachline.agent.passive import QUIET, Passive, Watched
 from reachline.core.ring import Columns
 from reachline.model import Counts, Kind, Reading
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 from reachline.wire.frame import MOST_TEXT, Detail, LinePlan, ProbePlan
 
@@ -178,10 +179,9 @@ async def echo() -> AsyncIterator[int]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             writer.write(data)
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1]
+    async with serving(serve) as service:
+        yield service.port
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from reachline.agent.settings import checked
 from reachline.center.checks import check
 from reachline.errors import ConfigError
 from reachline.model import Failure, Kind, Seconds, Zone
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 from reachline.wire.frame import Heartbeat, LinePlan, ProbePlan
 
@@ -258,11 +259,8 @@ class Page:
         self.status = 204
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(f"HTTP/1.1 {self.status} Said\r\nContent-Length: 0\r\n\r\n".encode())
-            await writer.drain()
-        writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {self.status} Said\r\nContent-Length: 0\r\n\r\n".encode())
 
 
 def test_while_the_connectivity_check_fails_results_are_void_and_the_heartbeat_says_why() -> None:
@@ -286,9 +284,9 @@ def test_while_the_connectivity_check_fails_results_are_void_and_the_heartbeat_s
         async with (
             target() as good,
             Center("127.0.0.1:0") as center,
-            await asyncio.start_server(page.serve, "127.0.0.1", 0) as server,
+            serving(page.serve) as server,
         ):
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            url = f"http://127.0.0.1:{server.port}/"
             center.plan = plan_of(line("good", good))
             async with agent(settings(center, connectivity=url)):
                 await scenario(page, url, center)

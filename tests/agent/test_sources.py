@@ -11,6 +11,7 @@ import pytest
 from tests.agent.peer import Center, agent, line, plan_of, settings
 
 from reachline.testing import parts
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 from reachline.wire.frame import Plan
 
@@ -21,14 +22,12 @@ async def seen_from(center: Center, plan: Plan, **options: object) -> set[str]:
 
     async def peer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         came.append(writer.get_extra_info("peername")[0])
-        writer.close()
 
-    server = await asyncio.start_server(peer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    center.plan = plan_of(line("l", f"tcp://127.0.0.1:{port}"))
-    center.plan = Plan(number=1, heartbeat_ms=200, lines=center.plan.lines, sources=plan.sources)
-    async with server, center, agent(settings(center, **options)):
-        await until(lambda: len(set(came)) >= 2 or len(came) >= 10)
+    async with serving(peer) as service:
+        center.plan = plan_of(line("l", f"tcp://127.0.0.1:{service.port}"))
+        center.plan = Plan(number=1, heartbeat_ms=200, lines=center.plan.lines, sources=plan.sources)
+        async with center, agent(settings(center, **options)):
+            await until(lambda: len(set(came)) >= 2 or len(came) >= 10)
     return set(came)
 
 
@@ -55,6 +54,7 @@ def test_an_agent_finds_the_addresses_beside_the_routes_own_by_itself() -> None:
 import asyncio, subprocess
 from random import Random
 from reachline.agent.prober import Prober
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 from tests.agent.peer import line
 for step in ("link set lo up", "addr add 10.1.0.1/24 dev lo", "addr add 10.1.0.2/24 dev lo", "addr add 10.9.0.1/24 dev lo"):
@@ -63,9 +63,7 @@ async def main():
     came = []
     async def peer(_, writer):
         came.append(writer.get_extra_info("peername")[0])
-        writer.close()
-    server = await asyncio.start_server(peer, "10.1.0.1", 7)
-    async with server, Prober(rng=Random(1), sources=("auto",)) as prober:
+    async with serving(peer, "10.1.0.1", 7), Prober(rng=Random(1), sources=("auto",)) as prober:
         prober.adopt([line("l", "tcp://10.1.0.1:7")])
         await until(lambda: len(came) >= 12)
     print(*sorted(set(came)))

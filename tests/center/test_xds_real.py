@@ -26,6 +26,7 @@ from reachline.core.steer import Steer
 from reachline.model import Health
 from reachline.net import rpc
 from reachline.testing.parts import free_port
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 
 pytestmark = pytest.mark.real
@@ -56,19 +57,13 @@ async def backend(name: str) -> AsyncIterator[int]:
     """An HTTP server that says its name."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + name.encode())
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + name.encode())
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
+    async with serving(serve) as service:
+        yield service.port
 
 
 class World:

@@ -30,6 +30,7 @@ from reachline.model import Health, Locality
 from reachline.net import rpc
 from reachline.net.ads import Ads
 from reachline.testing.center import ADDRESSES, DOCUMENT, RunningCenter, dead, good
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 from reachline.wire import xds
 from reachline.wire.ads import CDS, EDS, DeltaRequest, Request, Response, Told
@@ -409,7 +410,7 @@ def test_a_client_behind_a_dead_wire_is_let_go(serves, tmp_path) -> None:
 @asynccontextmanager
 async def wire(to: str, at: str) -> AsyncIterator[asyncio.Event]:
     """A relay between two sockets that swallows everything once it is cut, and closes nothing."""
-    cut, tasks = asyncio.Event(), set()
+    cut = asyncio.Event()
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65_536):
@@ -419,20 +420,16 @@ async def wire(to: str, at: str) -> AsyncIterator[asyncio.Event]:
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_unix_connection(to)
         both = [asyncio.create_task(relay(reader, back)), asyncio.create_task(relay(there, writer))]
-        tasks.update(both)
-        await asyncio.wait(both)
-        back.close()
-        writer.close()
+        try:
+            await asyncio.wait(both)
+        finally:
+            back.transport.abort()
+            for task in both:
+                task.cancel()
 
-    server = await asyncio.start_unix_server(accepted, at)
-    try:
+    async with serving(accepted, at=at):
         yield cut
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        Path(at).unlink()
+    Path(at).unlink()
 
 
 def test_a_center_shows_who_follows_it_and_what_was_refused(center, sync) -> None:

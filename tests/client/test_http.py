@@ -11,6 +11,8 @@ import trustme
 
 from reachline.client.http import BODY_MOST, Answer, Connection, Lost, Request
 from reachline.client.options import CenterAddress
+from reachline.testing.serving import Service
+from reachline.testing.wait import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 GET = Request("GET", "/x", {"accept": "application/json"})
@@ -37,24 +39,17 @@ def answering(*answers: bytes, hang_up: bool = True) -> Serve:
 @asynccontextmanager
 async def listening(serve: Serve, server: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, int]]:
     """A server that is gone with all its connections when the block ends; the client must have hung up by then."""
-    tasks: list[asyncio.Task[None]] = []
 
     async def to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-            await reader.read()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        await serve(reader, writer)
+        await reader.read()
 
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.append(asyncio.get_running_loop().create_task(to_the_end(reader, writer)))
-
-    async with await asyncio.start_server(accept, "127.0.0.1", 0, ssl=server) as found:
-        yield found.sockets[0].getsockname()
-        await asyncio.gather(*tasks)
-        await asyncio.sleep(0)
+    service = await Service(to_the_end).listen(tls=server)
+    try:
+        yield service.address
+        await until(lambda: service.open == 0, what="the client to hang up")
+    finally:
+        await service.close()
 
 
 def exchanged(

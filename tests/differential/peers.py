@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from reachline.testing.serving import Service
+
 CHECK: Final = "/check"
 """Paths that begin so are checks; all others are calls."""
 
@@ -60,7 +62,7 @@ class Peers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._servers: list[asyncio.Server] = []
+        self._services: list[Service] = []
         self.last = 0
 
     def add(self, peer: Peer | None = None, **script: Script) -> Peer:
@@ -70,20 +72,16 @@ class Peers:
         return peer
 
     async def _listen(self, peer: Peer) -> None:
-        server = await asyncio.start_server(lambda reader, writer: self._serve(peer, reader, writer), "127.0.0.1", 0)
-        self._servers.append(server)
-        peer.port = server.sockets[0].getsockname()[1]
+        service = await Service(lambda reader, writer: self._serve(peer, reader, writer)).listen()
+        self._services.append(service)
+        peer.port = service.port
 
     async def _serve(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                if peer.raw is not None:
-                    await self._raw(peer, reader, writer)
-                else:
-                    while await self._request(peer, reader, writer):
-                        pass
-        finally:
-            writer.close()
+        if peer.raw is not None:
+            await self._raw(peer, reader, writer)
+        else:
+            while await self._request(peer, reader, writer):
+                pass
 
     async def _raw(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert peer.raw is not None
@@ -118,13 +116,8 @@ class Peers:
 
     async def end(self) -> None:
         """Close everything."""
-        for server in self._servers:
-            server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)
+        for service in self._services:
+            await service.close()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import pytest
 from tests.differential import real
 
 from reachline.testing.center import RunningCenter
+from reachline.testing.serving import Service
 from reachline.testing.wait import until
 
 _HTTP2: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -42,39 +43,30 @@ class Upstream:
         self.asked = 0
         self.called = 0
         """Of `asked`, those that were no checks."""
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._service = Service(self._serve)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Upstream]:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = (await self._service.listen()).port
         try:
             yield self
         finally:
-            self._server.close()
+            await self._service.close()
 
-    def die(self) -> None:
+    async def die(self) -> None:
         """From now on its port refuses."""
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.close()
+        await self._service.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                self.asked += 1
-                self.called += b" /healthz " not in head
-                await asyncio.sleep(self.pause)
-                answer = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nx-port: {self.port}\r\n"
-                orca = "endpoint-load-metrics: TEXT cpu_utilization=0.25\r\n"
-                writer.write(f"{answer}{orca}\r\n".encode())
-                await writer.drain()
-        self._writers.discard(writer)
-        writer.close()
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.asked += 1
+            self.called += b" /healthz " not in head
+            await asyncio.sleep(self.pause)
+            answer = f"HTTP/1.1 {self.status} X\r\ncontent-length: 0\r\nx-port: {self.port}\r\n"
+            orca = "endpoint-load-metrics: TEXT cpu_utilization=0.25\r\n"
+            writer.write(f"{answer}{orca}\r\n".encode())
+            await writer.drain()
 
 
 @asynccontextmanager

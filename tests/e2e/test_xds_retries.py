@@ -96,7 +96,7 @@ def test_callers_see_no_failure_of_a_dead_line_and_its_refusals_alone_take_its_w
     async def work() -> None:
         async with followed(tmp_path) as now:
             await now.call(30)
-            now.services["a"].die()
+            await now.services["a"].die()
 
             async def is_gone() -> bool:
                 return (await now.stats())["upstream_cx_active"] == 2
@@ -144,7 +144,7 @@ def test_a_call_that_takes_too_long_is_late_once(tmp_path: Path) -> None:
 def test_without_retries_callers_see_the_refusal(tmp_path: Path) -> None:
     async def work() -> None:
         async with followed(tmp_path, ", retries: off") as now:
-            now.services["a"].die()
+            await now.services["a"].die()
             await now.call(3)
 
             assert now.statuses == {200: 2, 503: 1}

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import NamedTuple, Self
 
 import pytest
@@ -17,9 +17,11 @@ from reachline.model import Clock, Failure, Kind
 from reachline.net import kernel
 from reachline.net.engine import Engine, Job, Phases
 from reachline.talk import build
+from reachline.testing.serving import Serve
+from reachline.testing.serving import serving as _serving
 from reachline.testing.wait import until
 
-Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Peer = Serve
 
 
 class Ended(NamedTuple):
@@ -92,28 +94,8 @@ def stamps_are_on() -> bool:
 @contextlib.asynccontextmanager
 async def serving(peer: Peer, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server on loopback; its port."""
-    tasks: set[asyncio.Task[object]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await peer(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            tasks.discard(task)
-            writer.close()
-
-    server = await asyncio.start_server(handle, host, 0, ssl=tls)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tuple(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with _serving(peer, host, tls=tls) as service:
+        yield service.port
 
 
 def saying(data: bytes, *, reset: bool = False, wait: bool = False) -> Peer:

@@ -17,6 +17,7 @@ from reachline.doors.outbounds import hops
 from reachline.net.observing import Observing, Outlet
 from reachline.testing import proxies
 from reachline.testing.parts import Running, free_port
+from reachline.testing.serving import serving
 from reachline.testing.wait import until
 
 _QUICK: Final = Care(spacing=100 * MS, patience=SECOND, retry=200 * MS, expect=((204, 204),), budget=6_000, reserve=100)
@@ -26,27 +27,16 @@ _QUICK: Final = Care(spacing=100 * MS, patience=SECOND, retry=200 * MS, expect=(
 async def _web(answer: bytes = b"HTTP/1.1 204 No Content\r\n\r\n") -> AsyncIterator[tuple[str, list[bytes]]]:
     """A server that gives every request the same answer, its URL and the requests it got; an empty answer is none at all."""
     asked: list[bytes] = []
-    served: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if (task := asyncio.current_task()) is not None:
-            served.add(task)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            asked.append(await reader.readuntil(b"\r\n\r\n"))
-            if not answer:
-                await reader.read()
-            writer.write(answer)
-            await writer.drain()
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        if not answer:
+            await reader.read()
+        writer.write(answer)
+        await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/generate_204?x=1", asked
-        server.close()
-        await asyncio.sleep(0)  # what was accepted just now has begun then
-        await asyncio.wait_for(asyncio.gather(*served), 30)
+    async with serving(serve) as service:
+        yield f"http://127.0.0.1:{service.port}/generate_204?x=1", asked
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -29,15 +30,16 @@ from reachline.testing.wait import eventually
 
 @pytest.fixture
 def proxy(loop: Loop, endpoint: Endpoint) -> Iterator[Proxy]:
-    routes = [forward("/short", "a", timeout="0.2s", prefix_rewrite="/hang"), forward("/", "a")]
-    limits = {
-        "request_timeout": "0.4s",
-        "request_headers_timeout": "0.2s",
-        "stream_idle_timeout": "0.6s",
-        "common_http_protocol_options": {"idle_timeout": "0.9s"},
-    }
-    given = http(routes, [cluster("a", [endpoint.port])], upgrade_configs=[{"upgrade_type": "websocket"}], **limits)
+    routes = [forward("/short", "a", timeout="0.2s", prefix_rewrite="/hang"), forward("/", "a", timeout="0s")]
+    given = http(routes, [cluster("a", [endpoint.port])], upgrade_configs=[{"upgrade_type": "websocket"}])
     with running(loop, given) as found:
+        yield found
+
+
+@pytest.fixture
+def impatient(loop: Loop, endpoint: Endpoint, request: pytest.FixtureRequest) -> Iterator[Proxy]:
+    """With the one limit that its test is of."""
+    with running(loop, http([forward("/", "a")], [cluster("a", [endpoint.port])], **request.param)) as found:
         yield found
 
 
@@ -105,6 +107,8 @@ def test_the_endpoint_is_left_when_the_client_goes(proxy: Proxy, endpoint: Endpo
     with connect(proxy.port) as client:
         client.sendall(get("/hang"))
         eventually(lambda: endpoint.asked)
+        # A reset: one that only sends no more may still wait for its answer.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     eventually(lambda: endpoint.open == 0 or proxy.figures()["cluster.a.upstream_rq_active"] == 0)
     eventually(lambda: proxy.figures()["cluster.a.upstream_rq_active"] == 0)
@@ -140,22 +144,25 @@ def test_an_answer_before_the_request_is_whole_ends_both_connections(proxy: Prox
     assert endpoint.connections == 2
 
 
-def test_a_head_that_comes_slowly_is_not_waited_for(proxy: Proxy) -> None:
-    with connect(proxy.port) as client:
+@pytest.mark.parametrize("impatient", [{"request_headers_timeout": "0.2s"}], indirect=True)
+def test_a_head_that_comes_slowly_is_not_waited_for(impatient: Proxy) -> None:
+    with connect(impatient.port) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a")
 
         assert status(drain(client)) == 408
 
 
-def test_a_body_that_comes_slowly_is_not_waited_for(proxy: Proxy) -> None:
-    with connect(proxy.port) as client:
+@pytest.mark.parametrize("impatient", [{"request_timeout": "0.4s"}], indirect=True)
+def test_a_body_that_comes_slowly_is_not_waited_for(impatient: Proxy) -> None:
+    with connect(impatient.port) as client:
         client.sendall(get("/x", method="POST", more=b"content-length: 10\r\n", last=False) + b"ab")
 
         assert drain(client).endswith(b"request timeout")
 
 
-def test_a_silent_connection_is_ended(proxy: Proxy) -> None:
-    with connect(proxy.port) as client:
+@pytest.mark.parametrize("impatient", [{"common_http_protocol_options": {"idle_timeout": "0.3s"}}], indirect=True)
+def test_a_silent_connection_is_ended(impatient: Proxy) -> None:
+    with connect(impatient.port) as client:
         assert drain(client) == b""
 
 

@@ -39,11 +39,7 @@ DIRECT = {"match": {"prefix": "/direct"}, "direct_response": {"status": 200, "bo
 @pytest.fixture
 def proxy(loop: Loop, far_loop: Loop, endpoint: Endpoint) -> Iterator[Proxy]:
     wordy = Endpoint(far_loop, b"z" * 3_000)
-    more = {
-        "stream_idle_timeout": "0.3s",
-        "delayed_close_timeout": "0.2s",
-        "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "a"},
-    }
+    more = {"http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "a"}}
     routes = [DIRECT, forward("/wordy", "wordy"), forward("/", "a")]
     given = http(routes, [cluster("a", [endpoint.port]), cluster("wordy", [wordy.port])], **more)
     with running(loop, given) as found:
@@ -86,8 +82,10 @@ def test_requests_ahead_of_the_end_of_what_a_client_sends_are_all_answered(proxy
         assert drain(client).count(b"HTTP/1.1 200 OK") == 5
 
 
-def test_a_client_that_takes_nothing_is_let_go(proxy: Proxy) -> None:
-    with connect(proxy.port) as client:
+def test_a_client_that_takes_nothing_is_let_go(loop: Loop, endpoint: Endpoint) -> None:
+    more = {"stream_idle_timeout": "0.3s", "delayed_close_timeout": "0.2s"}
+    given = http([forward("/", "a")], [cluster("a", [endpoint.port])], **more)
+    with running(loop, given) as proxy, connect(proxy.port) as client:
         client.sendall(get("/large"))
 
         eventually(lambda: proxy.figures()["http.in.downstream_rq_idle_timeout"] == 1)

@@ -11,6 +11,7 @@ from reachline.model import LineId
 from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.flags import Lost
 from reachline.proxy.pool import Pool
+from reachline.testing.serving import Service
 from reachline.upstream.listing import Pick
 
 
@@ -27,11 +28,15 @@ class Waiting:
         self.came.set_exception(ConnectionError(lost.words))
 
 
+async def leave(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
 def test_a_connection_of_which_the_end_was_heard_is_not_taken_in_the_same_turn() -> None:
     async def main() -> None:
         async with asyncio.timeout(10):
-            server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
+            service = await Service(leave).listen()
+            port = service.port
             pick = Pick(LineId("a"), ("127.0.0.1", port), "", "direct", f"127.0.0.1:{port}")
             pool = Pool(Upstream(), Thresholds(), Counter(), connect_timeout=5.0, secure=None)
             for way in (EndpointChannel.eof_received, EndpointChannel.abort, EndpointChannel.close):
@@ -48,6 +53,6 @@ def test_a_connection_of_which_the_end_was_heard_is_not_taken_in_the_same_turn()
             assert pool._places
             pool.tend({pick.target})
             assert not pool._places
-            server.close()
+            await service.close()
 
     asyncio.run(main())

@@ -46,6 +46,7 @@ def test_it_ends_on_sigterm_once_what_is_under_way_is_over(endpoint: Endpoint, t
         threading.Timer(0.2, endpoint.gate.set).start()
 
         assert body(drain(client)) == b"held"
+        client.close()
         assert process.wait(WITHIN) == 0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.proxy.world import TCP, WITHIN, Loop, Proxy, cluster, document, drain, listener, running, until
 
+from reachline.testing.serving import Service
 from reachline.testing.wait import eventually
 
 
@@ -19,23 +20,18 @@ class Echo:
         self._loop = loop
         self.paused = asyncio.Event()
         self.paused.set()
-        self._server: asyncio.Server = loop.do(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._service: Service = loop.do(Service(self._serve).listen())
+        self.port = self._service.port
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await self.paused.wait()
-            while data := await reader.read(1 << 16):
-                writer.write(data.upper())
-                await writer.drain()
-            writer.write(b"bye")
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+        await self.paused.wait()
+        while data := await reader.read(1 << 16):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.write(b"bye")
 
     def close(self) -> None:
-        self._loop.loop.call_soon_threadsafe(self._server.close)
+        self._loop.do(self._service.close())
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reachline.testing.faults import CALM, FaultProxy, Knobs, Verdict, fate
+from reachline.testing.serving import serving
 
 DEADLINE = 10.0
 
@@ -145,21 +146,12 @@ def play(story: Callable[[FaultProxy], Awaitable[None]], *, service: bool = True
 
 @asynccontextmanager
 async def shouting() -> AsyncIterator[tuple[str, int]]:
-    served: set[asyncio.Task[None] | None] = set()
-
     async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.add(asyncio.current_task())
         while chunk := await reader.read(1_000):
             writer.write(chunk.upper())
-        writer.close()
-        await writer.wait_closed()
 
-    server = await asyncio.start_server(shout, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()
-    finally:
-        server.close()
-        await asyncio.gather(*filter(None, served), return_exceptions=True)
+    async with serving(shout) as service:
+        yield service.address
 
 
 async def ask(proxy: FaultProxy, question: bytes) -> bytes:

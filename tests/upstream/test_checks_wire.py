@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent import futures
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,43 +27,19 @@ from reachline.net.tls import Contexts
 from reachline.talk.asking import Asked
 from reachline.talk.checked import TABLE, GrpcCheck, HttpCheck, RedisCheck, TcpCheck
 from reachline.talk.secure import Secure
+from reachline.testing.serving import Serve, Service
 from reachline.testing.wait import until
 from reachline.upstream.checks import Checks, Target
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-class Served:
-    """A server's port, and the connections it has had."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.connections = 0
-        self.open = 0
-
 
 @asynccontextmanager
-async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
-    served, tasks = Served(), set[asyncio.Task[None] | None]()
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.connections += 1
-        served.open += 1
-        tasks.add(asyncio.current_task())
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await serve(reader, writer)
-        finally:
-            served.open -= 1
-            writer.transport.abort()
-
-    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=tls)
-    served.port = server.sockets[0].getsockname()[1]
+async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Service]:
+    service = await Service(serve).listen(tls=tls)
     try:
-        yield served
+        yield service
+        await until(lambda: service.open == 0, what="connections to end")
     finally:
-        server.close()
-        await until(lambda: served.open == 0, what="connections to end")
+        await service.close()
 
 
 def http(*answers: bytes, closes: bool = False) -> Serve:

@@ -17,6 +17,7 @@ from reachline.agent.probed import Probed
 from reachline.doors.addresses import SCHEMES, masked
 from reachline.model import Kind
 from reachline.net import interfaces
+from reachline.net.hush import hush
 from reachline.wire.frame import LinePlan, ProbePlan
 
 __all__ = ["EVERY_MS", "References", "Through", "is_own"]
@@ -104,8 +105,7 @@ class References:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._service.close()
-        await self._service.wait_closed()
+        await hush(self._service)
 
     @property
     def plans(self) -> tuple[LinePlan, ...]:
@@ -191,5 +191,6 @@ def _reference(
     return _Reference(part, name, line)
 
 
-async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """No coroutine: its task could be cancelled before it began, and nobody would close the connection."""
     writer.close()

@@ -16,6 +16,8 @@ import uvicorn
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 from reachline.net.binding import refused
+from reachline.net.hush import hush
+from reachline.net.renewed import Files, renewing
 
 __all__ = ["Application", "Bound", "Identity", "bind", "proven", "serving", "split_address"]
 
@@ -114,8 +116,8 @@ def _bind_path(name: str, *, path: str, place: str) -> Bound:
 async def serving(
     app: Application, listener: socket.socket, *, grace: Seconds, identity: Identity | None = None
 ) -> AsyncIterator[None]:
-    """The application answers on `listener` inside the block, over TLS with an identity; afterwards open requests get
-    `grace` to end.
+    """The application answers on `listener` inside the block, over TLS with an identity (each handshake with what its files hold
+    then); afterwards open requests get `grace` to end.
 
     Signals, logging and the loop stay the caller's. The socket is closed in any case.
     """
@@ -136,6 +138,9 @@ async def serving(
         ws_max_size=65_536,
     )
     config.load()
+    if identity:
+        assert config.ssl is not None
+        renewing(config.ssl, Files(identity.certificate, identity.key))
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     try:
@@ -148,6 +153,8 @@ async def serving(
             finally:
                 server.should_exit = True
                 await asyncio.wait((ticking,))
+                for each in server.servers:
+                    await hush(each)
                 await server.shutdown(sockets=[listener])
     finally:
         listener.close()

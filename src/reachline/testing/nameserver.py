@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reachline.members import Address
+from reachline.testing.serving import Service
 from reachline.wire.dns import RCODES, TYPES, name_to_wire
 
 __all__ = ["Nameserver", "Record", "nameserver"]
@@ -112,10 +113,9 @@ async def nameserver() -> AsyncIterator[Nameserver]:
             await writer.drain()
             writer.write(reply)
             await writer.drain()
-        writer.close()
 
-    stream = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = stream.sockets[0].getsockname()[1]
+    stream = await Service(serve).listen()
+    port = stream.port
     made.append(Nameserver(Address("127.0.0.1", port)))
     loop = asyncio.get_running_loop()
     datagrams, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(made[0]), local_addr=("127.0.0.1", port))
@@ -123,5 +123,4 @@ async def nameserver() -> AsyncIterator[Nameserver]:
         yield made[0]
     finally:
         datagrams.close()
-        stream.close()
-        await stream.wait_closed()
+        await stream.close()

@@ -10,6 +10,7 @@ from typing import Final
 
 from reachline.errors import RemoteProtocolError
 from reachline.model import Seconds
+from reachline.testing.serving import serving
 
 __all__ = ["Caller", "service"]
 
@@ -22,34 +23,16 @@ _MOST_HEADER: Final = 16 * 1024
 @asynccontextmanager
 async def service(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[tuple[str, int]]:
     """A service that answers 200 to everything, and where it listens."""
-    serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving[task] = writer
-        try:
-            with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-                while True:
-                    await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_ANSWER)
-                    await writer.drain()
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-        finally:
-            del serving[task]
+        with contextlib.suppress(asyncio.LimitOverrunError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(_ANSWER)
+                await writer.drain()
 
-    server = await asyncio.start_server(serve, host, port, limit=_MOST_HEADER, backlog=512)
-    try:
-        yield server.sockets[0].getsockname()[:2]
-    finally:
-        server.close()
-        # Closed, not cancelled: asyncio reports a cancelled server task as an error.
-        tasks = tuple(serving)
-        for writer in tuple(serving.values()):
-            writer.transport.abort()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with serving(serve, host, port, limit=_MOST_HEADER) as found:
+        yield found.address
 
 
 class Caller:
