@@ -6,12 +6,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Final
 
 import msgspec
 
 from reachline import __version__
+from reachline.agent import member
 from reachline.agent.mesh import MeshProber
 from reachline.agent.outbox import Outbox
 from reachline.agent.pace import Limits
@@ -62,11 +64,18 @@ async def run(settings: AgentRun, *, stop: asyncio.Event) -> None:
     async with agent.prober, agent.mesh, agent.references, asyncio.TaskGroup() as tasks:
         agent.prober.adopt(agent.references.plans)
         working = tasks.create_task(agent.work(loop.time()), name="work")
+        renewing = tasks.create_task(_renewing(settings, seed), name="renew")
         await stop.wait()
+        renewing.cancel()
         agent.uplink.end("the agent was stopped")
         await asyncio.wait({working}, timeout=_END)
         working.cancel()
     log.info("agent_stopped", extra={"agent": settings.id, "unsent": len(agent.outbox)})
+
+
+async def _renewing(settings: AgentRun, seed: int) -> None:
+    if settings.state:
+        await member.renewing(member.Member(Path(settings.state)), settings.centers, rng=Random(f"{seed}/renewal"))
 
 
 class _Agent:

@@ -85,6 +85,9 @@ class AgentRun(BaseModel):
         "", description="PEM file, this agent's own chain, where the center asks for one. Means TLS."
     )
     key: str = Field("", description="PEM file, its key.")
+    state: str = Field(
+        "", description="Directory in which a member keeps its certificate; it is renewed there. Empty: none is."
+    )
     attach_timeout: Seconds = Field(
         5.0, gt=0, description="To connect and be welcomed; a center answers in milliseconds."
     )

@@ -23,14 +23,12 @@ from reachline.errors import RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.rpc import Call, Service
 from reachline.store.authority import Authority
-from reachline.wire.certificates import Certified, Identity, certified, make_request
+from reachline.wire.certificates import RENEW, Identity, certified, make_request, renewed_at
 
-__all__ = ["RENEW", "Admission", "Gate", "Joined", "renewed_at"]
+__all__ = ["Admission", "Gate", "Joined"]
 
 log = logging.getLogger("reachline.center.gate")
 
-RENEW: Final = "/reachline.v1.Center/Renew"
-"""One request (PEM) in, one chain out; who asks is told by its certificate."""
 _OWN_LIFE: Final = timedelta(hours=24)
 """As an agent's: a center renews its own just as well."""
 _LOOK: Final[Seconds] = 2.0
@@ -55,11 +53,6 @@ class Joined(NamedTuple):
     """Its chain…"""
     authority: bytes
     """…and who signed it, PEM."""
-
-
-def renewed_at(said: Certified) -> datetime:
-    """Two thirds of a certificate's life: a third is left to find out why it could not be renewed."""
-    return said.begins + (said.ends - said.begins) * 2 / 3
 
 
 class Gate:
@@ -96,6 +89,8 @@ class Gate:
             return Refusal(f"its certificate is {who.role} {who.name}'s, not agent {agent}'s")
         if self.authority and who.domain != self.authority.domain:
             return Refusal(f"its certificate is of {who.domain}, not of {self.authority.domain}")
+        if agent not in self._names:  # certified by hand a moment ago
+            self._look()
         return Refusal(f"agent {agent} was shut out") if agent in self._out else Admission(said.ends)
 
     def left(self, admission: Admission) -> Seconds | None:

@@ -65,12 +65,12 @@ class Intake:
             if wrong := unfit(hello):
                 await self._refuse(transport, peer, Refusal(wrong))
                 return
-            if refused := self._closing or self._board.roster.refusal(hello):
-                await self._refuse(transport, hello.agent, refused)
-                return
             admitted = self._gate.admitted(certificate_of(transport), hello.agent)
             if isinstance(admitted, Refusal):
                 await self._refuse(transport, hello.agent, admitted, kind="identity")
+                return
+            if refused := self._closing or self._board.roster.refusal(hello):
+                await self._refuse(transport, hello.agent, refused)
                 return
             await self._serve(transport, frames, hello, peer, self._gate.left(admitted))
         except RemoteProtocolError as error:

@@ -44,7 +44,7 @@ class _Counted(NamedTuple):
 _COUNTERS: Final[Mapping[str, _Counted]] = {
     "heartbeats": _Counted("Heartbeat parts received from agents.", "arrival", ("new", "duplicate", "stranger")),
     "heartbeats_replayed": _Counted("Heartbeat parts from an agent's backlog: shown, never judged."),
-    "frames_refused": _Counted("Streams ended for what the peer sent.", "reason", ("hello", "malformed")),
+    "frames_refused": _Counted("Streams ended for what the peer sent.", "reason", ("hello", "identity", "malformed")),
     "requests_refused": _Counted(
         "HTTP requests answered with an error.", "status", ("400", "401", "403", "404", "409", "413", "500", "503")
     ),

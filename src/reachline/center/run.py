@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -207,12 +208,10 @@ def _assemble(document: Document, options: Options, journal: Journal, gate: Gate
     now_ms = clock()
     recovered = recover(document.center.journal)
     roster = Roster(_expected(document))
-    config = ConfigStatus(
-        name=str(options.source.path) if options.source else "", digest=digest(plain), loaded=round(time.time(), 3)
-    )
+    name = str(options.source.path) if options.source else ""
+    config = ConfigStatus(name=name, digest=digest(plain), loaded=round(time.time(), 3))
     board = Board(clock=clock, origin=time.time() - now_ms / 1000, roster=roster, config=config)
-    board.remember(remembered(document.center.journal))
-    board.log.remember(earlier(document.center.journal))
+    _remember(board, document)
     board.version = Version(max(journal.epoch, recovered.version.epoch + 1), 0)
     stream = Stream(board)
     ledgers = _ledgers(wanted, recovered, board, now_ms)
@@ -241,13 +240,21 @@ def _assemble(document: Document, options: Options, journal: Journal, gate: Gate
         xds.follow(document)
         options.adopted(document)
 
-    def members(out: frozenset[str]) -> None:
-        for name in out:
-            intake.end(VantageId(name), "the center's operators shut this agent out")
-        documents.again()
-
-    documents.apply, gate.changed = apply, members
+    documents.apply = apply
+    gate.changed = partial(_members_changed, intake, documents)
     return _Parts(board, stream, owner, orders, drills, intake, documents, mesh, evidence, xds, gate)
+
+
+def _remember(board: Board, document: Document) -> None:
+    """What the journal has of earlier."""
+    board.remember(remembered(document.center.journal))
+    board.log.remember(earlier(document.center.journal))
+
+
+def _members_changed(intake: Intake, documents: Documents, out: frozenset[str]) -> None:
+    for name in out:
+        intake.end(VantageId(name), "the center's operators shut this agent out")
+    documents.again()
 
 
 def _intake(

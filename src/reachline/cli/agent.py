@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from reachline.agent.member import Member, join, member_in
 from reachline.agent.pace import Close
 from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
@@ -62,6 +67,28 @@ Ca = Annotated[
 ]
 Cert = Annotated[str, typer.Option("--cert", metavar="FILE", help="PEM, this agent's own certificate.")]
 Key = Annotated[str, typer.Option("--key", metavar="FILE", help="PEM, its key.")]
+Join = Annotated[
+    str,
+    typer.Option(
+        "--join", metavar="TOKEN", envvar="REACHLINE_JOIN", help="Become a member by this token, unless it is one."
+    ),
+]
+JoinAt = Annotated[
+    str,
+    typer.Option(
+        "--join-at", metavar="URL", help="Where to join.", show_default="https, port 7680 of the first center"
+    ),
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        envvar="STATE_DIRECTORY",
+        metavar="DIR",
+        help="Where a member keeps its certificate.",
+        show_default="~/.local/state/reachline/ID",
+    ),
+]
 Rate = Annotated[float | None, typer.Option(help="Attempts a second at most; beyond it all intervals stretch alike.")]
 NetworkRate = Annotated[
     float | None,
@@ -91,6 +118,9 @@ def command(
     ca: Ca = "",
     cert: Cert = "",
     key: Key = "",
+    token: Join = "",
+    join_at: JoinAt = "",
+    state: State = None,
     rate: Rate = None,
     network_rate: NetworkRate = None,
     source_rate: SourceRate = None,
@@ -103,8 +133,13 @@ def command(
     """Run an agent: it probes the lines that a center's plan names and reports what it sees; the center judges.
 
     It waits for a center that is away, and keeps its reports. Ends cleanly on SIGINT and SIGTERM. A token is read from
-    REACHLINE_AGENT_TOKEN.
+    REACHLINE_AGENT_TOKEN. With --join it becomes a member of the center's trust domain, keeps its certificate in --state and renews
+    it; started again, it needs neither the token nor --join.
     """
+    start_logging(log_format, log_level)
+    files = _member(name, center, token, join_at, state)
+    if files is not None:
+        ca, cert, key = str(files.ca), str(files.certificate), str(files.certificate)
     given: dict[str, object] = {
         "rate": rate,
         "network_rate": network_rate,
@@ -126,11 +161,24 @@ def command(
         ca=ca,
         certificate=cert,
         key=key,
+        state=str(files.directory) if files else "",
         token=os.environ.get(TOKEN, ""),
         **{key: value for key, value in given.items() if value is not None},
     )
-    start_logging(log_format, log_level)
     asyncio.run(_until_signalled(settings))
+
+
+def _member(name: str, centers: Sequence[str], token: str, at: str, state: Path | None) -> Member | None:
+    """The files of an agent that is a member, or becomes one; None where it is none."""
+    home = state or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "reachline" / name
+    if known := member_in(home, name, now=datetime.now(UTC)):
+        return known
+    if not token:
+        return None
+    host = centers[0].rpartition(":")[0]
+    joined = join(at or f"https://{host}:7680", token, name, home)
+    logging.getLogger("reachline.agent").info("member_joined", extra={"identity": joined.uri, "state": str(home)})
+    return Member(home)
 
 
 async def _until_signalled(settings: AgentRun) -> None:

@@ -55,6 +55,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "health": Entry("reachline.cli.health", "Whether a center is well, for scripts.", "cli"),
     "envoy": Entry("reachline.cli.envoy", "Point an Envoy at a center.", "cli"),
     "grpc": Entry("reachline.cli.grpc", "Point a gRPC process at a center.", "cli"),
+    "ca": Entry("reachline.cli.ca", "Certificates: an authority, tokens to join by.", "agent"),
     "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),
 }
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
-import os
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
+from reachline.store.whole import put
 from reachline.wire import certificates
 from reachline.wire.certificates import Identity, Pair, Role
 
@@ -134,8 +134,8 @@ class Authority:
             rule, hint = "holds an authority already", "name another directory; a key is never written over"
             raise ConfigError(Problem(place=str(directory), path="", value="", rule=rule, hint=hint))
         signer = certificates.authority(domain, now=now, life=life)
-        _write(directory / _KEY, signer.key, mode=0o600)
-        _write(directory / _CERTIFICATE, signer.shown, mode=0o644)
+        put(directory / _KEY, signer.key, mode=0o600)
+        put(directory / _CERTIFICATE, signer.shown, mode=0o644)
         return cls(directory, signer, domain)
 
     @classmethod
@@ -250,14 +250,14 @@ class Authority:
 
     def keep(self, name: str, data: bytes) -> None:
         """A file of the center's own in the directory, for its owner alone, put in place whole."""
-        _write(self.directory / name, data, mode=0o600)
+        put(self.directory / name, data, mode=0o600)
 
     def shut_out(self, role: Role, name: str, *, is_out: bool = True) -> Member:
         """From now on no center lets it in (or does again); ConfigError where nobody is called that."""
         with self._changed() as state:
             key = f"{role}/{name}"
             if (known := state.members.get(key)) is None:
-                rule, hint = f"no {role} is called that", "`reachline ca show` lists all"
+                rule, hint = f"no {role} is called that", "`reachline ca list` names all"
                 raise ConfigError(Problem(place=str(self.directory), path="", value=repr(name), rule=rule, hint=hint))
             changed = state.members[key] = msgspec.structs.replace(known, is_out=is_out)
         return changed
@@ -323,7 +323,7 @@ class Authority:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
             yield state
-            _write(self.directory / _STATE, msgspec.json.encode(state), mode=0o600)
+            put(self.directory / _STATE, msgspec.json.encode(state), mode=0o600)
 
 
 def _name(identity: Identity) -> str:
@@ -336,14 +336,3 @@ def _digest(secret: str) -> str:
 
 def _is_alive(token: Token, now: datetime) -> bool:
     return token.uses > 0 and now.timestamp() < token.until
-
-
-def _write(path: Path, data: bytes, *, mode: int) -> None:
-    """All of it or nothing, on disk before the old one goes."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-    beside.replace(path)

@@ -24,6 +24,7 @@ from reachline.model import Seconds
 __all__ = [
     "DOMAIN",
     "NAME",
+    "RENEW",
     "ROLES",
     "SKEW",
     "Certified",
@@ -37,6 +38,7 @@ __all__ = [
     "identity_of",
     "issued",
     "make_request",
+    "renewed_at",
     "split",
     "trusted",
 ]
@@ -48,6 +50,8 @@ NAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?")
 """What a document may call an agent, too."""
 DOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
 """A trust domain (SPIFFE-ID §2.1)."""
+RENEW: Final = "/reachline.v1.Center/Renew"
+"""The method by which a member asks for its next certificate: one request (PEM) in, one chain out; who asks is told by its present one."""
 SKEW: Final[Seconds] = 300.0
 """Certificates are valid from so much before they are made: clocks differ, and Kerberos found five minutes to be enough."""
 _LARGEST: Final = 64 << 10
@@ -173,6 +177,11 @@ def domain_of(signer: Pair) -> str:
     if key.public_key() != cert.public_key():
         raise RemoteProtocolError("the key is another certificate's")
     return domain
+
+
+def renewed_at(said: Certified) -> datetime:
+    """Two thirds of a certificate's life: a third is left to find out why it could not be renewed."""
+    return said.begins + (said.ends - said.begins) * 2 / 3
 
 
 def fingerprint(certificate: bytes) -> str:

@@ -1,0 +1,122 @@
+"""An agent that joins at a real center, and renews its certificate there in time."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from reachline.agent.member import Member, join, member_in, renewing
+from reachline.errors import ConfigError
+from reachline.store.authority import Authority
+from reachline.testing.center import running_center
+from reachline.wire.certificates import certified, make_request
+
+TEXT = "clusters: {c: {lines: ['tcp://127.0.0.1:9']}}\ncenter: {ca: CA, grpc: '127.0.0.1:0', http: '127.0.0.1:0', journal: JOURNAL}"
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path / "ca", "prod.example", now=datetime.now(UTC))
+
+
+@asynccontextmanager
+async def center(tmp_path: Path):
+    text = TEXT.replace("CA", str(tmp_path / "ca"))
+    async with running_center(tmp_path, text) as running:
+        yield running
+
+
+def test_an_agent_joins_once_and_is_one_from_then_on(tmp_path: Path, authority: Authority):
+    home = tmp_path / "state"
+
+    async def work() -> None:
+        async with center(tmp_path) as running:
+            token = authority.token(role="agent", name="a", by="ann", now=datetime.now(UTC))
+            who = await asyncio.to_thread(join, running.http, token, "a", home)
+            assert who.uri == "spiffe://prod.example/agent/a"
+            with pytest.raises(ConfigError, match="does not let this agent in: nobody knows this token"):
+                await asyncio.to_thread(join, running.http, token, "a", tmp_path / "again")
+
+    asyncio.run(work())
+
+    assert member_in(home, "a", now=datetime.now(UTC)) == Member(home)
+    assert stat.S_IMODE((home / "member.pem").stat().st_mode) == 0o600
+    assert (home / "ca.pem").read_bytes() == authority.certificate
+    assert not (tmp_path / "again").exists()
+    with pytest.raises(ConfigError, match="belongs to a, not to b"):
+        member_in(home, "b", now=datetime.now(UTC))
+    assert member_in(home, "a", now=datetime.now(UTC) + timedelta(days=2)) is None
+
+
+def test_a_certificate_is_renewed_at_two_thirds_and_not_before(tmp_path: Path, authority: Authority):
+    began = datetime.now(UTC)
+    member = Member(tmp_path / "state")
+    asked = make_request("a")
+    chain = authority.issue("agent", "a", asked.shown, life=timedelta(hours=24), by="ann", now=began)
+    member.keep(asked.key, chain, authority.certificate)
+    slept: list[float] = []
+    now = began
+
+    async def work() -> None:
+        async with center(tmp_path) as running:
+            renewed = asyncio.Event()
+
+            async def sleep(seconds: float) -> None:
+                nonlocal now
+                slept.append(seconds)
+                now += timedelta(seconds=seconds)
+                if member.certificate.read_bytes() != asked.key + chain:
+                    renewed.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(renewing(member, running.grpc, rng=Random(1), sleep=sleep, wall=lambda: now))
+            await renewed.wait()
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+    said = certified(member.certificate.read_bytes())
+    assert said.identity == certified(chain).identity
+    assert max(slept) <= 60
+    # The five minutes before its beginning count as its life, and up to a twentieth is by chance.
+    assert timedelta(hours=15.9) < timedelta(seconds=sum(slept)) < timedelta(hours=17.3)
+
+
+def test_a_center_that_is_away_is_asked_again_each_minute_and_the_old_one_stays(tmp_path: Path, authority: Authority):
+    began = datetime.now(UTC)
+    member = Member(tmp_path / "state")
+    asked = make_request("a")
+    chain = authority.issue("agent", "a", asked.shown, life=timedelta(hours=24), by="ann", now=began)
+    member.keep(asked.key, chain, authority.certificate)
+    tries: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        tries.append(seconds)
+        if len(tries) == 3:
+            raise asyncio.CancelledError
+
+    late = began + timedelta(hours=20)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(renewing(member, (f"unix:{tmp_path}/nobody",), rng=Random(1), sleep=sleep, wall=lambda: late))
+
+    assert tries == [60, 60, 60]
+    assert member.certificate.read_bytes() == asked.key + chain
+
+
+@pytest.mark.parametrize("at", ["http://a:1", "a:1", "https://", "https://a:x"])
+def test_where_to_join_must_be_an_https_url(tmp_path: Path, authority: Authority, at: str):
+    token = authority.token(role="agent", by="ann", now=datetime.now(UTC))
+
+    with pytest.raises(ConfigError, match="must be the center's https URL"):
+        join(at, token, "a", tmp_path)
+
+
+def test_what_is_no_token_is_said_before_anybody_is_asked(tmp_path: Path):
+    with pytest.raises(ConfigError, match="is not a token to join by"):
+        join("https://127.0.0.1:9", "rlj1-a-b-", "a", tmp_path)

@@ -1,0 +1,209 @@
+"""Who may report as whom by the certificate it shows, how long it stays, and who joins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from reachline.center.gate import Admission, Gate
+from reachline.center.roster import Refusal
+from reachline.doors import reach
+from reachline.errors import RemoteProtocolError
+from reachline.net.rpc import Call
+from reachline.store.authority import AGENT_LIFE, Authority
+from reachline.wire.certificates import RENEW, Role, certified, make_request, renewed_at
+
+NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+
+class Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path / "ca", "prod.example", now=NOW)
+
+
+@pytest.fixture
+def gate(authority: Authority, clock: Clock) -> Gate:
+    return Gate(authority, hosts=("center.example",), wall=clock)
+
+
+def issued(authority: Authority, name: str, role: Role = "agent") -> bytes:
+    return authority.issue(role, name, make_request(name).shown, life=AGENT_LIFE, by="test", now=NOW)
+
+
+def reason(found: Admission | Refusal) -> str:
+    assert isinstance(found, Refusal)
+    return found.reason
+
+
+def test_an_agent_reports_as_itself_alone(gate: Gate, authority: Authority):
+    shown = issued(authority, "a")
+
+    assert gate.admitted(shown, "a") == Admission(NOW + AGENT_LIFE)
+    assert reason(gate.admitted(shown, "b")) == "its certificate is agent a's, not agent b's"
+
+
+@pytest.mark.parametrize("role", ["client", "center"])
+def test_who_is_no_agent_reports_as_none(gate: Gate, authority: Authority, role: Role):
+    assert reason(gate.admitted(issued(authority, "a", role), "a")) == f"its certificate is {role} a's, not agent a's"
+
+
+def test_an_agent_of_another_domain_is_none_of_ours(gate: Gate, tmp_path: Path):
+    other = Authority.create(tmp_path / "other", "other.example", now=NOW)
+
+    assert reason(gate.admitted(issued(other, "a"), "a")) == "its certificate is of other.example, not of prod.example"
+
+
+def test_over_a_unix_socket_nobody_shows_a_certificate(gate: Gate):
+    assert gate.admitted(b"", "a") == Admission()
+
+
+def test_without_an_authority_a_certificate_still_speaks_for_whom_it_names(authority: Authority):
+    shown = issued(authority, "a")
+
+    assert gate_of_none().admitted(shown, "a") == Admission(NOW + AGENT_LIFE)
+    assert "not agent b's" in reason(gate_of_none().admitted(shown, "b"))
+
+
+def gate_of_none() -> Gate:
+    return Gate(None, wall=lambda: NOW)
+
+
+def test_who_was_shut_out_is_refused_at_the_next_look(gate: Gate, authority: Authority):
+    shown, told = issued(authority, "a"), []
+    assert isinstance(gate.admitted(shown, "a"), Admission)
+    gate.changed = told.append
+
+    authority.shut_out("agent", "a")
+    gate._look()
+
+    assert told == [frozenset({"a"})]
+    assert reason(gate.admitted(shown, "a")) == "agent a was shut out"
+
+
+def test_somebody_stays_as_long_as_its_certificate_holds(gate: Gate, authority: Authority, clock: Clock):
+    admitted = gate.admitted(issued(authority, "a"), "a")
+    assert isinstance(admitted, Admission)
+
+    clock.now += timedelta(hours=23)
+    assert gate.left(admitted) == 3_600
+    clock.now += timedelta(days=1)
+    assert gate.left(admitted) == 0.0
+    assert gate.left(Admission()) is None
+
+
+def test_members_count_beside_the_documents_agents(gate: Gate, authority: Authority):
+    document = reach.read("clusters: {c: {lines: ['tcp://a:1']}}\nagents: {named: {}}", name="x")
+    assert gate.complete(document) is document
+
+    issued(authority, "a")
+    issued(authority, "named")
+    issued(authority, "sdk", "client")
+    gate._look()
+
+    assert set(gate.complete(document).agents) == {"named", "a"}
+
+
+def test_who_joins_counts_at_once(gate: Gate, authority: Authority):
+    told = []
+    gate.changed = told.append
+    token = authority.token(role="agent", by="ann", now=NOW)
+
+    joined = asyncio.run(gate.join(token, "a", make_request("a").shown))
+
+    assert joined.identity.uri == "spiffe://prod.example/agent/a"
+    assert joined.authority == authority.certificate
+    assert told == [frozenset()]
+
+
+def test_too_many_refusals_within_a_minute_are_not_looked_at_any_more(gate: Gate, authority: Authority, clock: Clock):
+    async def work() -> None:
+        token = authority.token(role="agent", by="ann", now=NOW)
+        for _ in range(30):
+            with pytest.raises(PermissionError):
+                await gate.join("junk", "a", b"")
+        with pytest.raises(TimeoutError, match="come again"):
+            await gate.join(token, "a", make_request("a").shown)
+        clock.now += timedelta(minutes=1)
+        assert await gate.join(token, "a", make_request("a").shown)
+
+    asyncio.run(work())
+
+
+def test_without_an_authority_nobody_joins():
+    with pytest.raises(PermissionError, match="has no authority"):
+        asyncio.run(gate_of_none().join("junk", "a", b""))
+    assert not gate_of_none().services
+
+
+def test_a_member_renews_as_itself(gate: Gate, authority: Authority, clock: Clock):
+    shown = issued(authority, "a")
+    clock.now += AGENT_LIFE / 2
+
+    (chain,) = renewals(gate, shown, make_request("somebody-else").shown)
+
+    said = certified(chain)
+    assert said.identity is not None
+    assert (said.identity.name, said.ends) == ("a", clock.now + AGENT_LIFE)
+
+
+@pytest.mark.parametrize("shown", [b"", "none"])
+def test_who_shows_nothing_of_ours_renews_nothing(gate: Gate, shown: object):
+    raw = b"" if shown == b"" else stranger()
+
+    with pytest.raises(PermissionError):
+        renewals(gate, raw, make_request("a").shown)
+
+
+def test_what_is_no_request_is_refused(gate: Gate, authority: Authority):
+    with pytest.raises(RemoteProtocolError):
+        renewals(gate, issued(authority, "a"), b"junk")
+
+
+def stranger() -> bytes:
+    return trustme.CA().issue_cert("a.example").cert_chain_pems[0].bytes()
+
+
+def renewals(gate: Gate, shown: bytes, request: bytes) -> list[bytes]:
+    async def asked() -> AsyncIterator[bytes]:
+        yield request
+
+    async def work() -> list[bytes]:
+        return [chain async for chain in gate.services[RENEW](asked(), Call("peer", {}, shown))]
+
+    return asyncio.run(work())
+
+
+def test_the_center_certifies_itself_for_where_it_is_reached_and_in_time(
+    gate: Gate, authority: Authority, clock: Clock
+):
+    tls = gate.tls()
+    assert tls is not None
+    own = Path(tls.certificate)
+    first = own.read_bytes()
+
+    assert own.stat().st_mode & 0o077 == 0
+    assert tls.client_ca == str(authority.directory / "ca.pem")
+    assert certified(first).identity == ("prod.example", "center", "center")
+    assert gate._is_good(own)
+    clock.now = renewed_at(certified(first))
+    assert not gate._is_good(own)
