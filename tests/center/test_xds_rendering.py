@@ -25,7 +25,7 @@ from reachline.center.xds.rendering import KEPT, Rendering, Surveys
 from reachline.center.xds.resources import Kind, Resources
 from reachline.core.steer import Steer
 from reachline.doors import reach
-from reachline.members import Address
+from reachline.members import Address, are_ipv4, is_numeric
 from reachline.model import Gate, Health, LineId, Scope, Snapshot, Standing, Version
 from reachline.wire.ads import CDS, EDS, LDS, RDS, Parcel
 from reachline.wire.xds import assignment
@@ -596,6 +596,17 @@ def test_an_assignment_in_pieces_is_what_a_whole_message_would_be(rounds: list[l
         for each in found.endpoints
     ] == [list(spot.addresses) for spot, _ in rows]
     assert [each.lb_endpoints[0].health_status for each in found.endpoints] == [told.health.value for _, told in rows]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.ip_addresses().map(str), st.sampled_from(["a.example", "1.2.3", "1.2.3.4\n5.6.7.8", "01.2.3.4", ""])
+        )
+    )
+)
+def test_many_addresses_are_known_as_such_as_each_alone_is(hosts: list[str]) -> None:
+    assert are_ipv4(hosts) == all(is_numeric(host) and ":" not in host for host in hosts)
 
 
 def test_forms_are_what_the_document_says() -> None:

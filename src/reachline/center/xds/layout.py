@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from reachline.doors.listening import SECURED, why_apart
-from reachline.members import Address, is_numeric
+from reachline.members import Address, are_ipv4, is_numeric
 from reachline.model import Line, LineId
 from reachline.wire.xds_assigned import Spot
 
@@ -58,18 +58,20 @@ class Survey(NamedTuple):
 
 def surveyed(lines: Iterable[Line]) -> Survey:
     """The lines in the order given."""
-    usable, apart, hosts, zones, schemes = [], {}, set(), set(), set()
+    usable: list[Line] = []
+    apart: dict[LineId, str] = {}
     for line in lines:
         endpoint = line.endpoint
         if why := why_apart(endpoint, line.outbound):
             apart[line.id] = why
             continue
         usable.append(line)
-        schemes.add(endpoint.scheme)
-        if not is_numeric(endpoint.host):
-            hosts.add(Host(endpoint.host, endpoint.family))
-        if line.origin:
-            zones.add(line.origin)
+    endpoints = [line.endpoint for line in usable]
+    schemes = {endpoint.scheme for endpoint in endpoints}
+    hosts: set[Host] = set()
+    if not are_ipv4([each.host for each in endpoints]):
+        hosts = {Host(each.host, each.family) for each in endpoints if not is_numeric(each.host)}
+    zones = {line.origin for line in usable} - {""}
     return Survey(tuple(usable), apart, frozenset(hosts), frozenset(zones), frozenset(schemes))
 
 
@@ -78,6 +80,8 @@ def laid(survey: Survey, zone: str, addresses: Mapping[Host, tuple[str, ...]]) -
     lines: Iterable[Line] = survey.usable
     if survey.zones:
         lines = [line for line in lines if line.origin in {"", zone}] or lines
+    if not survey.hosts and survey.schemes.isdisjoint(SECURED):
+        return Layout(*_plain(lines), survey.apart, survey.schemes)
     firsts: dict[tuple[str, int, int], Line] = {}
     others: dict[LineId, list[LineId]] = {}
     for line in lines:
@@ -91,6 +95,24 @@ def laid(survey: Survey, zone: str, addresses: Mapping[Host, tuple[str, ...]]) -
     return Layout(tuple(spots), tuple(found), {**survey.apart, **apart}, survey.schemes)
 
 
+def _plain(lines: Iterable[Line]) -> tuple[tuple[Spot, ...], tuple[tuple[LineId, ...], ...]]:
+    """Spots, and whose weights each gets, where nothing is to be said of lines but their addresses: most clusters, and large ones."""
+    known: dict[Address, int] = {}
+    spots: list[Spot] = []
+    rows: list[tuple[LineId, ...]] = []
+    new = tuple.__new__  # half of what a NamedTuple's own costs
+    for line in lines:
+        endpoint, name = line.endpoint, line.id
+        address = new(Address, (endpoint.host, endpoint.port))
+        at = known.setdefault(address, len(rows))
+        if at < len(rows):
+            rows[at] = (*rows[at], name)
+            continue
+        rows.append((name,))
+        spots.append(new(Spot, (name.partition("/")[2], (address,), line.region, line.origin, "", False)))
+    return tuple(spots), tuple(rows)
+
+
 def _spots(
     lines: Iterable[Line], addresses: Mapping[Host, tuple[str, ...]], names: frozenset[str]
 ) -> tuple[list[Spot], dict[LineId, str]]:
@@ -100,9 +122,6 @@ def _spots(
     for line in lines:
         endpoint = line.endpoint
         host, is_secured, name = endpoint.host, endpoint.scheme in SECURED, line.id.partition("/")[2]
-        if not names and not is_secured:  # most, and many: nothing but its address is to be said
-            spots.append(Spot(name, (Address(host, endpoint.port),), line.region, line.origin))
-            continue
         known = addresses.get(Host(host, endpoint.family), ()) if host in names else (host,)
         each = tuple([at for text in known if (at := Address(text, endpoint.port)) not in taken])
         if not each:

@@ -63,7 +63,7 @@ class Shares:
         """
         if layout is not self._layout:
             self._layout, self._standings = layout, {}
-            self._places = {line: at for at, lines in enumerate(layout.lines) for line in lines}
+            self._places = {}
             self._is_plain = False
         places = self._take(cluster)
         weights, self.dropped_millionths = self._steered(cluster)
@@ -97,7 +97,9 @@ class Shares:
                 del before[line]
         else:
             gone = set()
-        known = self._places
+        known = self._places = self._places or {
+            line: at for at, lines in enumerate(self._layout.lines) for line in lines
+        }
         places = {known[line] for line in (*gone, *(standing.line for standing in new)) if line in known}
         for at in places:
             found = [before[line] for line in self._layout.lines[at] if line in before]
@@ -112,8 +114,15 @@ class Shares:
     def _take_all(self, standings: Sequence[Standing]) -> None:
         """Everything, without looking for what differs."""
         before = self._standings = {standing.line: standing for standing in standings}
-        rows = [[before[line] for line in lines if line in before] for lines in self._layout.lines]
-        self._weights = [row[0].weight if len(row) == 1 else sum(each.weight for each in row) for row in rows]
+        lines = self._layout.lines
+        singles = [
+            before.get(each[0]) if len(each) == 1 else None for each in lines
+        ]  # most, and many: without a list each
+        rows = [
+            (one,) if one is not None else tuple([before[line] for line in each if line in before])
+            for one, each in zip(singles, lines, strict=True)
+        ]
+        self._weights = [row[0].weight if len(row) == 1 else sum([each.weight for each in row]) for row in rows]
         self._healths = [
             _HEALTHY
             if len(row) == 1 and (health := row[0].health) is not _DEGRADED and health is not _DRAINING
