@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from reachline.core.cusum import Asked, Question
+from reachline.core.refuge import others
 from reachline.core.row import Row, Stepped
 from reachline.core.rules import Rules
+from reachline.core.spreading import UNCOUPLED
 from reachline.core.turns import wait
 from reachline.model import Gate, Health, Line, LineId, Zone
 
@@ -38,6 +40,7 @@ class Groups:
 
     def __init__(self, lines: Mapping[LineId, Line], rows: Mapping[LineId, Row], rules: Rules) -> None:
         self.lines, self.rules = lines, rules
+        self.well = others(lines.values(), is_tiered=rules.policy != UNCOUPLED)
         self._members = members(lines.values())
         self._of: dict[LineId, list[str]] = defaultdict(list)
         for group in sorted(self._members, key=lambda name: (len(self._members[name]), name)):

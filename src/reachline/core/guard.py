@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from reachline.core.refuge import NOBODY, Others, Refuge
 from reachline.core.rules import GuardRules, Rules
 from reachline.core.weigh import MILLI
 from reachline.model import Gate, LineId, Zone
@@ -58,15 +59,16 @@ def badness(line: Candidate) -> tuple[int, int, str]:
 
 
 def allowed(
-    lines: Sequence[Candidate], wishes: Sequence[LineId], rules: Rules, *, offered: int = 0
+    lines: Sequence[Candidate], wishes: Sequence[LineId], rules: Rules, *, rest: Others = NOBODY, offered: int = 0
 ) -> dict[LineId, str]:
     """Each line that wants to trip with the rule by which it is held, or empty text: it may. The worst goes first.
 
+    `rest` are the cluster's other lines, of which none wants to, for all are well.
     `offered` is what the cluster is asked to carry, in 1/1000 call a second; 0 where nobody knows.
     """
     wished = frozenset(wishes)
     wanting = sorted((line for line in lines if line.line in wished), key=badness, reverse=True)
-    left = _Left(lines)
+    left = _Left(lines, rest)
     found: dict[LineId, str] = {}
     for line in wanting:
         found[line.line] = "" if line.drained else left.refusal(line, rules=rules.guard, offered=offered)
@@ -78,16 +80,18 @@ def allowed(
 class _Left:
     """What is left of a cluster while lines open one after the other: sums, so that each costs the same however many there are."""
 
-    def __init__(self, lines: Sequence[Candidate]) -> None:
+    def __init__(self, lines: Sequence[Candidate], rest: Others) -> None:
         usable = [line for line in lines if not line.drained]
-        self._closed = {line.line: line for line in usable if line.gate is Gate.CLOSED}
-        self._weight = sum(line.weight for line in self._closed.values())
-        self._full = MILLI * sum(line.base for line in usable)
-        self._known = all(line.capacity for line in usable)
-        self._size = sum(map(self._size_of, usable))
-        self._well, self._lower = _Refuge(), _Refuge()
-        for line in self._closed.values():
-            self._refuge(line, 1)
+        closed = [line for line in usable if line.gate is _CLOSED]
+        self._closed = rest.lines + len(closed)
+        self._weight = rest.weight + sum([line.weight for line in closed])
+        self._full = rest.weight + MILLI * sum([line.base for line in usable])
+        self._known = not rest.vague and all(line.capacity for line in usable)
+        self._size = (rest.capacity if self._known else rest.bases) + sum(map(self._size_of, usable))
+        self._well, self._lower = Refuge(rest.lines, rest.capacity, rest.unknown, rest.vague), Refuge(*rest.lower)
+        for line in closed:
+            if line.is_well:
+                self._refuge(line, 1)
         self._taken: dict[str, int] = defaultdict(int)
         """What is taken out, by incident: those of one are one fault, and count as the largest of them…"""
         self._out = 0
@@ -99,9 +103,10 @@ class _Left:
 
     def open(self, line: Candidate) -> None:
         """This line is out."""
-        del self._closed[line.line]
+        self._closed -= 1
         self._weight -= line.weight
-        self._refuge(line, -1)
+        if line.is_well:
+            self._refuge(line, -1)
         self._take(line)
 
     def _take(self, line: Candidate) -> None:
@@ -111,7 +116,7 @@ class _Left:
 
     def refusal(self, line: Candidate, *, rules: GuardRules, offered: int) -> str:
         """Why this line may not open. A line in trial or ramp is no refuge: it has not yet shown that it carries the load."""
-        if len(self._closed) <= 1:
+        if self._closed <= 1:
             return LAST_LINE
         is_well = line.is_well
         if is_well:
@@ -134,10 +139,9 @@ class _Left:
         return bool(well.lines and offered) and not well.vague and 1_000 * well.capacity >= offered
 
     def _refuge(self, line: Candidate, sign: int) -> None:
-        if line.is_well:
-            self._well.count(line, sign)
-            if line.is_lower:
-                self._lower.count(line, sign)
+        self._well.count(line.capacity, sign)
+        if line.is_lower:
+            self._lower.count(line.capacity, sign)
 
     def _more(self, line: Candidate) -> int:
         """What this line adds to that which is taken out."""
@@ -147,20 +151,6 @@ class _Left:
     def _size_of(self, line: Candidate) -> int:
         """What a line is of its cluster: its capacity where all have one, else its base weight."""
         return (line.capacity or 0) if self._known else line.base
-
-
-class _Refuge:
-    """Healthy lines: how many, what they can carry, and of how many that is unknown (`vague`: or nothing)."""
-
-    def __init__(self) -> None:
-        self.lines = self.capacity = self.unknown = self.vague = 0
-
-    def count(self, line: Candidate, sign: int) -> None:
-        """One more, or one less."""
-        self.lines += sign
-        self.capacity += sign * (line.capacity or 0)
-        self.unknown += sign * (line.capacity is None)
-        self.vague += sign * (not line.capacity)
 
 
 def is_panic(left: int, full: int, rules: GuardRules) -> bool:

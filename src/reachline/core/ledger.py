@@ -158,7 +158,13 @@ class Ledger:
         wishes = [line for line, done in steps.items() if done.wants]
         self.offered, self.asked = (offered.told(one, now_ms, self.rules.tick_ms) for one in (self.offered, self.asked))
         load = self.offered.level
-        self.rows.update(guarded(wishes, self.lines, self.rows, self.rules, offered=load, now_ms=now_ms))
+        if wishes:
+            well, restless = self.groups.well, self.restless.union(steps)
+            self.rows.update(
+                guarded(
+                    wishes, self.lines, self.rows, self.rules, well=well, restless=restless, offered=load, now_ms=now_ms
+                )
+            )
         for line, done in steps.items():
             row, rule = self.rows[line], (ordered[line].turn if line in ordered else "") or done.rule
             if done.wants and not (rule or row.held):

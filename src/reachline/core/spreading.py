@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from reachline.core.breaker import CLOSED, share_milli
 from reachline.core.guard import Candidate, fail_open, is_panic
 from reachline.core.pour import Vessel, Will, is_enough, poured
+from reachline.core.refuge import is_lower
 from reachline.core.row import Row
 from reachline.core.rules import Rules
 from reachline.core.tiers import Share, full_milli, spread
@@ -30,7 +31,6 @@ __all__ = [
 
 UNCOUPLED: Final = ("weighted",)
 """The policy under which a line's weight depends on no other line's state, only on the sum of all bases."""
-_LOWER: Final = (Role.BACKUP, Role.RESERVE)
 _TRIED: Final = (Gate.HALF_OPEN, Gate.RAMP)
 WHOLE: Final = 1_000
 """A step that takes nothing away, in 1/1000."""
@@ -74,7 +74,7 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
             faults,
             not (base and is_taking(line, row)),
             line.capacity,
-            is_tiered and not line.roles.isdisjoint(_LOWER),
+            is_tiered and is_lower(line),
             row.incident,
             weight,
             row.ok_ms >= since_ms,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from reachline.core.breaker import CLOSED, count, count_synthetic, trip
 from reachline.core.guard import allowed
 from reachline.core.judge import Judgement
+from reachline.core.refuge import Others, others, without
 from reachline.core.row import Row, chance, is_quiet, is_well
 from reachline.core.rules import Rules
-from reachline.core.spreading import candidates
+from reachline.core.spreading import UNCOUPLED, candidates
 from reachline.core.usual import learnt
 from reachline.model import Gate, Health, Kind, Line, LineId, Outcome, Reading
 
@@ -62,16 +64,21 @@ def guarded(
     rows: Mapping[LineId, Row],
     rules: Rules,
     *,
+    well: Others,
+    restless: AbstractSet[LineId],
     offered: int,
     now_ms: int,
 ) -> dict[LineId, Row]:
-    """The rows of the lines that want to trip: tripped, or held where the guard says so."""
-    if not wishes:
-        return {}
-    seen = candidates(tuple(lines.values()), rows, rules, now_ms=now_ms)
+    """The rows of the lines that want to trip: tripped, or held where the guard says so. All lines but the `restless` are quiet;
+    `well` is what all were, if these were too.
+    """
+    seen = [lines[name] for name in restless]
+    rest = without(well, others(seen, is_tiered=rules.policy != UNCOUPLED))
     return {
         line: hold(rows[line], why) if why else open_now(line, rows[line], now_ms, rules)
-        for line, why in allowed(seen, wishes, rules, offered=offered).items()
+        for line, why in allowed(
+            candidates(seen, rows, rules, now_ms=now_ms), wishes, rules, rest=rest, offered=offered
+        ).items()
     }
 
 
