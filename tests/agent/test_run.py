@@ -241,7 +241,10 @@ def test_a_bounded_backlog_gives_up_the_oldest_and_says_so(center: Center, caplo
     sequences = [beat.sequence for beat in center.beats]
     gap = max(later - earlier for earlier, later in itertools.pairwise(sequences))
     (dropped,) = [record for record in caplog.records if record.message == "heartbeats_dropped"]
-    assert gap - 1 == dropped.heartbeats > 0  # type: ignore[attr-defined]
+    heartbeats: int = dropped.heartbeats  # type: ignore[attr-defined]
+    assert heartbeats > 0
+    # Two more at most: the one that was on its way when the center died was sent, and the first after the word made room too.
+    assert 0 <= gap - 1 - heartbeats <= 2
 
 
 def test_another_plan_keeps_the_windows_of_lines_that_stay(center: Center) -> None:
@@ -416,7 +419,7 @@ def test_a_center_that_never_welcomes_is_left_for_another(center: Center, other:
     center.welcomes = False
 
     async def work() -> None:
-        async with center, other, agent(settings(center, other, attach_timeout=0.3)):
+        async with center, other, agent(settings(center, other, attach_timeout=2.0)):
             await until(lambda: other.beats)
 
     go(work())

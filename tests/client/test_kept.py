@@ -87,18 +87,23 @@ def test_a_cluster_is_found_checked_and_steered_without_a_center() -> None:
 
 
 def test_an_ejection_by_calls_ends_by_the_clients_own_thread() -> None:
-    rules = {"consecutive_5xx": 1, "base_ejection_time": 0.2, "interval": 0.1}
-    clusters = {"own": {"targets": ["127.0.0.1:1", "127.0.0.1:2"], "outliers": rules}}
-    with reachline.connect_sync(clusters=clusters) as client:
+    targets = ["127.0.0.1:1", "127.0.0.1:2"]
+    rules = {"consecutive_5xx": 1, "base_ejection_time": 60, "interval": 0.1}
+    short = rules | {"base_ejection_time": 0.2}
+    clusters = {"own": {"targets": targets, "outliers": rules}, "soon": {"targets": targets, "outliers": short}}
+    told: list[Mapping[str, object]] = []
+    with reachline.connect_sync(clusters=clusters, events=told.append) as client:
         cluster = client.cluster("own")
-        with cluster.attempt() as attempt:
-            attempt.status(500)
+        for each in (cluster, client.cluster("soon")):
+            with each.attempt() as attempt:
+                attempt.status(500)
+            if each is cluster:
+                assert attempt.line in cluster.open_lines()
+                assert attempt.pick is not None
+                assert attempt.pick.target not in seen(client)
 
-        assert attempt.line in cluster.open_lines()
-        assert attempt.pick is not None
-        assert attempt.pick.target not in seen(client)
-
-        eventually(lambda: len(seen(client)) == 2)
+        eventually(lambda: len(seen(client, "soon")) == 2)
+        assert len(seen(client)) == 1
 
 
 def test_names_are_followed_from_the_wire_or_the_hosts_file() -> None:

@@ -131,7 +131,7 @@ def test_endpoints_outlive_an_empty_answer_for_as_long_as_they_are_told_to() -> 
 
 def test_endpoints_that_nobody_confirms_go_once_they_are_stale() -> None:
     async def main():
-        async with nameserver() as server, strict(server, stale_after=1.0) as watch:
+        async with nameserver() as server, strict(server, stale_after=3.0) as watch:
             server.set("a.test", "10.0.0.1")
             await watch.next()
             server.codes["a.test"] = "SERVFAIL"
@@ -147,7 +147,7 @@ def test_a_name_that_is_not_answered_holds_the_first_update_no_longer_than_it_ma
         async with nameserver() as server:
             server.set("a.test", "10.0.0.1")
             server.codes["b.test"] = "MUTE"
-            async with strict(server, target("a.test"), target("b.test"), initial_wait=1.0) as watch:
+            async with strict(server, target("a.test"), target("b.test"), initial_wait=3.0) as watch:
                 assert await watch.addresses() == ["10.0.0.1:80"]
                 assert watch.last.trouble == "b.test: not answered yet"
                 assert [(each.host, each.is_ready) for each in watch.names()] == [("a.test", True), ("b.test", False)]
@@ -399,7 +399,7 @@ def test_dnsmasq_that_is_replaced_in_mid_run_is_followed(tmp_path: Path) -> None
     port = parts.free_port()
 
     async def main():
-        names = Names(servers=[Address("127.0.0.1", port)], wait=0.2, tries=1)
+        names = Names(servers=[Address("127.0.0.1", port)], wait=2.0, tries=1)
         async with strict(Nameserver(Address("127.0.0.1", port)), names=names, respect_ttl=True) as watch:
             with dnsmasq(tmp_path, port, "--host-record=a.test,10.0.0.1", "--host-record=b.test,10.0.0.2"):
                 assert await watch.addresses() == ["10.0.0.1:80"]  # dnsmasq's own records have TTL 0

@@ -85,7 +85,7 @@ async def asked(check: Asked, port: int, times: int = 1, *, reuse: bool = True, 
     try:
         found = []
         for _ in range(times):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 found.append(await dialogue.ask())
         return found
     finally:
@@ -304,7 +304,7 @@ def test_what_a_peer_says_before_it_is_asked_is_not_lost() -> None:
             )
             wire = await dialogue._connected()
             await until(lambda: bool(wire._early), every=0.001, what="the greeting")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 found = await dialogue.ask()
             dialogue.close()
             return found
@@ -325,7 +325,7 @@ def test_a_kept_connection_that_the_peer_closes_fails_a_check_of_tcp_as_in_the_b
                 contexts=Contexts(),
             )  # fmt: skip
             assert await dialogue.ask() == Verdict()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await dialogue.lost.wait()
             dialogue.close()
 
