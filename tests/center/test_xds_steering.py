@@ -23,7 +23,8 @@ from reachline.model import Health, Locality
 from reachline.net.names import Names as Resolver
 from reachline.testing.nameserver import Nameserver, nameserver
 from reachline.testing.wait import until
-from reachline.wire.ads import CDS, LDS
+from reachline.wire import resources as resources_of
+from reachline.wire.ads import CDS, EDS, LDS
 from reachline.wire.xds import Node
 
 QUICK = DnsSettings(refresh=0.02, respect_ttl=False, jitter=0.0, failure_base=0.02, failure_max=0.02)
@@ -76,6 +77,45 @@ def test_who_is_not_told_because_there_are_too_many_kinds_of_clients_is_said(mon
         faults.append(steering.fault)
 
     assert faults == ["", "1 more kinds of clients in zones than the 1 that are told at once"]
+
+
+def test_who_comes_has_no_others_rendered() -> None:
+    center = Center(PLAIN)
+    steering = center.steering()
+    before = center.told()
+    center.weighs("a", 0, Health.UNHEALTHY)  # of which steering is not told yet
+
+    center.told(Audience(Kind.GRPC))
+
+    assert center.told() is before
+    steering.refresh()
+    assert center.told() is not before
+
+
+def test_an_assignment_that_is_too_large_is_left_out_alone_and_named(monkeypatch) -> None:
+    text = "clusters: {small: {lines: ['tcp://10.0.0.9:80']}, shop: {lines: {a: 'tcp://10.0.0.1:80', b: 'tcp://10.0.0.2:80'}}}"
+    monkeypatch.setattr(resources_of, "LARGEST", 100)
+    center = Center(text)
+    steering = center.steering()
+
+    found = center.told()
+
+    assert found is not None
+    assert [list(found.shelf(url).by_name) for url in (CDS, EDS)] == [["small"], ["small"]]
+    assert steering.fault == ""
+    assert "shop: 1" in steering.notes()["shop"][0]
+    assert "at most 100 are served" in steering.notes()["shop"][0]
+
+    monkeypatch.setattr(resources_of, "LARGEST", 1_000)
+    center.weighs("a", 7, Health.HEALTHY)
+    steering.refresh()
+    assert set(center.told().shelf(EDS).by_name) == {"small", "shop"}  # type: ignore[union-attr]
+    monkeypatch.setattr(resources_of, "LARGEST", 100)
+    kept = center.told().get(EDS, "shop")  # type: ignore[union-attr]
+    center.weighs("a", 9, Health.HEALTHY)
+    steering.refresh()
+    assert center.told().get(EDS, "shop") is kept  # type: ignore[union-attr]
+    assert "keep the last ones" in steering.notes()["shop"][0]
 
 
 def test_another_document_is_told_once_it_is_in_force() -> None:

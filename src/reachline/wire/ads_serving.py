@@ -113,7 +113,7 @@ class Subscriber:
     def _renamed(self, state: Subscription, request: Request, *, is_first: bool, repeats: bool) -> None:
         """SotW: the request names everything that is wanted from here on."""
         # Most name what the last one did, an ACK of five hundred clusters' endpoints all five hundred.
-        is_same = not is_first and request.names == state.said
+        is_same, had = not is_first and request.names == state.said, len(state.names)
         added, widened = ([], False) if is_same else self._named(state, request)
         if is_first:
             state.had = bool(request.version)
@@ -122,7 +122,7 @@ class Subscriber:
             state.asks = True
             if widened:
                 state.base = None
-        elif repeats and (state.names or state.wild) and not state.echoed:
+        elif repeats and len(state.names) == had and (state.names or state.wild) and not state.echoed:
             # E.g. an Envoy that made a cluster anew and wants its endpoints once more.
             state.base, state.asks, state.echoed = None, True, True
 

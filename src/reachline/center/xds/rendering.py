@@ -50,13 +50,15 @@ class Surveys:
 class _Held:
     """One cluster as it was told last."""
 
-    __slots__ = ("_resolved", "_said", "_shares", "_survey", "assignment", "is_kept", "layout", "rendered")
+    __slots__ = ("_resolved", "_said", "_shares", "_survey", "assignment", "fault", "is_kept", "layout", "rendered")
 
     def __init__(self, name: str, *, tells_degraded: bool) -> None:
         self.assignment = Assignment(name)
         self.layout = Layout()
         self.is_kept = False
         self.rendered: Rendered | None = None
+        self.fault = ""
+        """Why its newest assignment is not told, in words."""
         self._shares = Shares(tells_degraded=tells_degraded)
         self._survey: Survey | None = None
         self._resolved: Addresses = {}
@@ -75,15 +77,18 @@ class _Held:
         # The same spots stay the same object: their pieces are found by it.
         self.layout = layout._replace(spots=self.layout.spots) if layout.spots == self.layout.spots else layout
 
-    def tell(self, now: Cluster) -> Rendered:
-        """The assignment; the same object where it says the same."""
+    def tell(self, now: Cluster) -> Rendered | None:
+        """The assignment; the same object where it says the same. One that cannot be is not told, and what was told before stays."""
         told = self._told(now)
         dropped = self._shares.dropped_millionths
         spots, was, before = self._said
-        if self.rendered is None or spots is not self.layout.spots or told != was or dropped != before:
+        if spots is not self.layout.spots or told != was or dropped != before:
             body = self.assignment.body(self.layout.spots, told, dropped_millionths=dropped)
-            self.rendered = rendered(EDS, self.assignment.cluster, body)
             self._said = (self.layout.spots, told, dropped)
+            try:
+                self.rendered, self.fault = rendered(EDS, self.assignment.cluster, body), ""
+            except LocalProtocolError as error:
+                self.fault = f"its endpoints cannot be told, data planes keep the last ones: {error}"
         return self.rendered
 
     def _told(self, now: Cluster) -> list[Told]:
@@ -111,11 +116,12 @@ class Rendering:
         self._held = {name: self._held.get(name) or self._new(name) for name in told}
         for name, held in self._held.items():
             held.lay(surveys.of(told[name]), self._zone, addresses)
-        offered = {name: (forms[name], held.layout) for name, held in self._held.items() if held.layout.spots}
+        laid = {name: held for name, held in self._held.items() if held.layout.spots}
+        assigned = {name: one for name, held in laid.items() if (one := held.tell(told[name])) is not None}
+        offered = {name: (forms[name], laid[name].layout) for name in assigned}
         chain = chained(self._kind, offered, logs_access=self._logs_access)
         if found := sorted(faults(chain, offered)):
             raise LocalProtocolError("; ".join(found))
-        assigned = {name: self._held[name].tell(told[name]) for name in offered}
         made = {(one.type_url, one.name): one for one in (*self._chain(chain), *assigned.values())}
         self._made = {key: kept for key, kept in self._made.items() if key in made}
         gone = [
@@ -158,7 +164,7 @@ class Rendering:
         found = {}
         for name, held in self._held.items():
             apart = [f"{line} is not told: {why}" for line, why in held.layout.apart.items()]
-            if kept := ([KEPT] if held.is_kept else []) + apart:
+            if kept := ([KEPT] if held.is_kept else []) + ([held.fault] if held.fault else []) + apart:
                 found[name] = tuple(kept)
         return found
 

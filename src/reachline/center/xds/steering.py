@@ -69,6 +69,7 @@ class Steering:
         self._surveys = Surveys()
         self._seen: dict[str, Survey] = {}
         self._renderings: dict[_Group, Rendering] = {}
+        self._faults: dict[_Group, str] = {}
         cells.asked = self._asked
         self.follow(document)
 
@@ -90,29 +91,12 @@ class Steering:
 
         While a cluster of the document waits for its first tick nothing is: a renamed one would be gone before it is there again.
         """
-        clusters = self._clusters()
-        if not self._forms.keys() <= clusters.keys():
-            return
-        self._surveys.keep(clusters)
-        self._seen = {name: self._surveys.of(cluster) for name, cluster in clusters.items() if name in self._forms}
-        self.names.want(host for survey in self._seen.values() for host in survey.hosts)
-        if not self.is_ready:
+        if (clusters := self._looked()) is None:
             return
         groups = {audience: self._group(audience) for audience in self._cells.audiences}
-        try:
-            for group in dict.fromkeys(groups.values()):
-                self._rendering(group).update(clusters, self._forms, self._surveys, self.names.addresses)
-        except LocalProtocolError as error:
-            self._failed(str(error))
-            return
-        left = len({*groups.values()} - self._renderings.keys())
-        self._failed(
-            f"{left} more kinds of clients in zones than the {_MOST_GROUPS} that are told at once" if left else ""
-        )
+        self._render(groups, clusters)
         self._settle(clusters)
-        for audience, group in groups.items():
-            if group in self._renderings:
-                self._cells.publish(audience, self._renderings[group].resources)
+        self._publish(groups)
 
     @property
     def is_ready(self) -> bool:
@@ -148,7 +132,8 @@ class Steering:
         found = self._renderings.pop(group, None) or Rendering(group.kind, group.zone, logs_access=group.logs_access)
         self._renderings[group] = found
         while len(self._renderings) > _MOST_GROUPS:
-            del self._renderings[next(iter(self._renderings))]
+            self._faults.pop(first := next(iter(self._renderings)), None)
+            del self._renderings[first]
         return found
 
     def _clusters(self) -> dict[str, Cluster]:
@@ -162,8 +147,40 @@ class Steering:
         return _Group(kind, zone if is_known else "", audience.logs_access)
 
     def _asked(self, audience: Audience) -> None:
-        del audience
-        self.refresh()
+        """One more audience: the others have what they are told."""
+        if (clusters := self._looked()) is not None:
+            groups = {audience: self._group(audience)}
+            self._render(groups, clusters)
+            self._publish(groups)
+
+    def _looked(self) -> Mapping[str, Cluster] | None:
+        """The clusters as they are now; None while nothing is to be said of them."""
+        clusters = self._clusters()
+        if not self._forms.keys() <= clusters.keys():
+            return None
+        self._surveys.keep(clusters)
+        self._seen = {name: self._surveys.of(cluster) for name, cluster in clusters.items() if name in self._forms}
+        self.names.want(host for survey in self._seen.values() for host in survey.hosts)
+        return clusters if self.is_ready else None
+
+    def _render(self, groups: Mapping[Audience, _Group], clusters: Mapping[str, Cluster]) -> None:
+        """Of a group whose resources do not fit together nothing new is told; the others go on."""
+        for group in dict.fromkeys(groups.values()):
+            self._faults.pop(group, None)
+            try:
+                self._rendering(group).update(clusters, self._forms, self._surveys, self.names.addresses)
+            except LocalProtocolError as error:
+                self._faults[group] = str(error)
+        told = {*map(self._group, self._cells.audiences)}
+        faults = list(dict.fromkeys(fault for group, fault in self._faults.items() if group in told))
+        if left := len(told - self._renderings.keys()):
+            faults.append(f"{left} more kinds of clients in zones than the {_MOST_GROUPS} that are told at once")
+        self._failed("; ".join(faults))
+
+    def _publish(self, groups: Mapping[Audience, _Group]) -> None:
+        for audience, group in groups.items():
+            if group in self._renderings and group not in self._faults:
+                self._cells.publish(audience, self._renderings[group].resources)
 
     def _settle(self, clusters: Mapping[str, Cluster]) -> None:
         if self.settled.value:
