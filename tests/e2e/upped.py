@@ -84,6 +84,12 @@ class Upped:
         return self.process.wait(60)
 
 
+def rates(running: Upped) -> dict[str, float]:
+    """Calls a second by line, as the callers count them."""
+    found = running.get("api/v1/demo").get("calls") or {}
+    return dict(found.get("rates") or {})
+
+
 def environ(directory: Path) -> dict[str, str]:
     """Ours, with a mark by which everything that is started can be found, and a private place for temporary files."""
     return {**os.environ, "REACHLINE_TEST": str(directory), "TMPDIR": str(directory / "tmp"), "PYTHONPATH": "src"} | {
