@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reachline.center.api.app import application
 from reachline.center.api.desk import Desk
+from reachline.center.api.entry import Entry
 from reachline.center.board import Board, ConfigStatus
 from reachline.center.drills import Drills
 from reachline.center.evidence import Evidence, offered
@@ -46,6 +47,8 @@ from reachline.doors.settings import Document
 from reachline.errors import ConfigError, JournalError, Problem
 from reachline.model import Locality, Scope, Seconds, VantageId, Version
 from reachline.net import http, kernel, rpc
+from reachline.store.access import Access
+from reachline.store.audit import Audit
 from reachline.store.authority import Authority
 from reachline.store.drills import watched
 from reachline.store.journal import Journal, Recovered, recover
@@ -384,6 +387,8 @@ def _desk(document: Document, options: Options, journal: Journal, parts: _Parts)
         xds=parts.xds.page,
         followers=parts.xds.followers,
         gate=parts.gate,
+        entry=Entry(Access(Path(document.center.access))) if document.center.access else None,
+        audit=Audit(Path(document.center.journal) / "audit.jsonl"),
         token=token.get_secret_value() if token else "",
         console=options.console,
         pages=options.pages,

@@ -56,6 +56,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "envoy": Entry("reachline.cli.envoy", "Point an Envoy at a center.", "cli"),
     "grpc": Entry("reachline.cli.grpc", "Point a gRPC process at a center.", "cli"),
     "ca": Entry("reachline.cli.ca", "Certificates: an authority, tokens to join by.", "agent"),
+    "access": Entry("reachline.cli.access", "People and tokens of a center's HTTP door.", "center"),
+    "audit": Entry("reachline.cli.audit", "What people did at a center.", "cli"),
     "config": Entry("reachline.cli.config", "Check, show and describe configuration.", "cli"),
 }
 

@@ -342,6 +342,6 @@ def _lacking(document: Document, key: str) -> str:
 
 def _has_tokens(document: Document, key: str) -> bool:
     if key == "http":
-        return document.center.token is not None
+        return document.center.token is not None or bool(document.center.access)
     agents = document.agents.values()
     return bool(agents) and all(agent.token is not None for agent in agents)

@@ -272,6 +272,10 @@ class Center(Settings):
     token: SecretStr | None = Field(
         None, description="Clients must show it on the HTTP door. Write ${env:X} or ${file:/…}."
     )
+    access: str = Field(
+        "",
+        description="File of people and tokens (`reachline access`): who looks, tells, operates, administers. In place of `token`.",
+    )
     tls: Tls | None = Field(None, description="Certificates; without them a public address is refused.")
     ca: str = Field(
         "",

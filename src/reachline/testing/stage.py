@@ -194,6 +194,7 @@ class Stage:
             Route("/api/v1/lines/{line:path}", self._line),
             Route("/api/v1/changes", lambda _: JSONResponse({"changes": self._changes})),
             Route("/api/v1/explain/{line:path}", self._explain),
+            Route("/api/v1/session", lambda _: JSONResponse({"name": "", "role": "admin"})),
             Route("/api/v1/demo", self._demo),
             Route("/api/v1/mesh", self._mesh),
             Route("/api/v1/xds", self._xds),

@@ -16,13 +16,26 @@ from starlette.requests import ClientDisconnect
 
 from reachline import __version__
 from reachline.center import mesh_metrics
-from reachline.center.api import docs, drilling, joining, live, ordering, planning, posting, reading, serving, steered
+from reachline.center.api import (
+    docs,
+    drilling,
+    joining,
+    live,
+    ordering,
+    planning,
+    posting,
+    reading,
+    serving,
+    sessions,
+    steered,
+)
 from reachline.center.api.desk import Desk
 from reachline.center.api.guard import Guard
 from reachline.center.api.refused import RefusedError
 from reachline.center.metrics import Exposition
 from reachline.errors import RemoteProtocolError
 from reachline.net.http import Application
+from reachline.store.audit import Deed
 from reachline.wire import view
 
 __all__ = ["application"]
@@ -54,6 +67,7 @@ def application(desk: Desk) -> Application:
         drilling.routes(desk),
         steered.routes(desk),
         joining.routes(desk),
+        sessions.routes(desk),
     ):
         app.include_router(router, prefix=_PREFIX)
     app.add_api_route(f"{_PREFIX}/docs", lambda: docs.page(app.openapi()), include_in_schema=False)
@@ -65,7 +79,11 @@ def application(desk: Desk) -> Application:
     def refused(status: int) -> None:
         desk.board.counts["requests_refused", str(status)] += 1
 
-    return Guard(app, closing=desk.board.closing, token=desk.token, refused=refused, open_paths=joining.OPEN)
+    def noted(deed: Deed) -> None:
+        if desk.audit is not None:
+            desk.audit.note(deed)
+
+    return Guard(app, closing=desk.board.closing, token=desk.token, entry=desk.entry, noted=noted, refused=refused)
 
 
 class _Console(StaticFiles):

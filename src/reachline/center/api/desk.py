@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reachline.center.api.entry import Entry
 from reachline.center.board import Board
 from reachline.center.drills import Drills
 from reachline.center.evidence import Evidence
@@ -16,6 +17,7 @@ from reachline.center.owner import Owner
 from reachline.center.stream import Stream
 from reachline.doors.settings import Document
 from reachline.model import LineId, Seconds
+from reachline.store.audit import Audit
 from reachline.wire.steered import SteeredDocument
 
 __all__ = ["Desk"]
@@ -45,6 +47,10 @@ class Desk:
     gate: Gate = field(default_factory=lambda: Gate(None))
     """Who may join."""
     token: str = ""
+    entry: Entry | None = None
+    """Who may ask for what; None: whoever shows the token."""
+    audit: Audit | None = None
+    """Where it is kept what people did."""
     console: Path | None = None
     pages: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     """More documents under `/api/v1/`, by name: what a demo has to tell."""

@@ -8,6 +8,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from reachline.center.api.desk import Desk
+from reachline.center.api.entry import principal_of
 from reachline.center.api.reading import json_answer
 from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
@@ -39,6 +40,6 @@ def routes(desk: Desk) -> APIRouter:
             document = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
             raise RefusedError(400, "malformed_json", f"the body is no JSON: {error}") from error
-        return json_answer(await desk.drills.play(drilling.read_drill(document)))
+        return json_answer(await desk.drills.play(drilling.read_drill(document), principal=principal_of(request)))
 
     return router

@@ -8,14 +8,17 @@ import binascii
 import hmac
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reachline.center.api.entry import OPEN, TOLD, Entry
 from reachline.center.api.refused import RefusedError
 from reachline.center.board import dumps
+from reachline.store.audit import Deed
 from reachline.wire import view
 
 __all__ = ["MAX_BODY", "Guard", "shows"]
@@ -24,16 +27,16 @@ log = logging.getLogger("reachline.center.http")
 
 MAX_BODY: Final = 1 << 20
 """Bytes: a batch of 1 000 outcomes is a tenth of it."""
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""Health checks of containers and load balancers have no token, and learn nothing but yes or no."""
+_MOST_TEXT: Final = 500
+"""Characters of what is noted of a request."""
 _ERROR: Final = 400
 """Statuses from here on are errors."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """Wraps the application. `token` empty: everybody who reaches the socket may ask; for `open_paths` nobody needs it. `closing`
-    set: the center stops.
+    """Wraps the application. `entry` knows who may ask for what; without it `token` lets in, and without that whoever reaches the
+    socket. `closing` set: the center stops. `noted` hears of what people do.
 
     `refused` hears the status of every answer that is an error.
     """
@@ -44,13 +47,15 @@ class Guard:
         *,
         closing: asyncio.Event,
         token: str = "",
-        open_paths: frozenset[str] = frozenset(),
+        entry: Entry | None = None,
+        noted: Callable[[Deed], None] = lambda _: None,
         refused: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._app = app
         self._closing = closing
         self._token = token
-        self._open = _OPEN_PATHS | open_paths
+        self._entry = entry
+        self._noted = noted
         self._told = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +70,10 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": refused[1]})
         else:
             self._told(refused[0])
-            await _answer(send, *refused)
+            self._note(scope, refused[0])
+            await (
+                _to_log_in(send, scope) if self._asks_a_page(scope, headers, refused[0]) else _answer(send, *refused)
+            )
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that the server cancels when its grace is over ends here: as one that was cut, not as a fault of ours."""
@@ -77,8 +85,10 @@ class Guard:
         async def noted(message: Message) -> None:
             nonlocal is_answered
             is_answered = True
-            if message["type"] == "http.response.start" and message["status"] >= _ERROR:
-                self._told(message["status"])
+            if message["type"] == "http.response.start":
+                if message["status"] >= _ERROR:
+                    self._told(message["status"])
+                self._note(scope, message["status"])
             await send(message)
 
         try:
@@ -93,8 +103,8 @@ class Guard:
 
     def _refused(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
         """Status, code and message of the refusal, or None."""
-        if self._token and scope["path"] not in self._open and not shows(headers.get("authorization", ""), self._token):
-            return 401, "unauthorized", "this center asks for its token: Authorization: Bearer …"
+        if refused := self._unknown(scope, headers):
+            return refused
         is_write = scope["type"] == "websocket" or scope["method"] not in _READING
         if is_write and not _is_own_page(headers):
             return 403, "foreign_origin", "requests from another site's page are not taken"
@@ -102,6 +112,36 @@ class Guard:
         if length.isdigit() and int(length) > MAX_BODY:
             return 413, "too_large", f"a body of {length} bytes; at most {MAX_BODY} are taken"
         return None
+
+    def _unknown(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+        if self._entry is not None:
+            return self._entry.refused(scope, headers)
+        if self._token and scope["path"] not in OPEN and not shows(headers.get("authorization", ""), self._token):
+            return 401, "unauthorized", "this center asks for its token: Authorization: Bearer …"
+        return None
+
+    def _asks_a_page(self, scope: Scope, headers: Headers, status: int) -> bool:
+        """A browser that is shown where to log in."""
+        is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+        return self._entry is not None and status == 401 and is_page
+
+    def _note(self, scope: Scope, status: int) -> None:
+        """What a person did, or was refused; what programs tell all day is not noted."""
+        method, path = scope.get("method", ""), scope["path"]
+        if scope["type"] != "http" or method in _READING or path in TOLD:
+            return
+        principal = scope.get("state", {}).get("principal", "")
+        address = (scope.get("client") or ("",))[0]
+        query = scope.get("query_string", b"").decode("ascii", "replace")
+        what = f"{method} {path}{'?' * bool(query)}{query}"[:_MOST_TEXT]
+        self._noted(Deed(at=datetime.now(UTC), who=principal, address=address, what=what, status=status))
+
+
+async def _to_log_in(send: Send, scope: Scope) -> None:
+    after = quote(scope["path"], safe="/")
+    headers = [(b"location", f"/login.html?next={after}".encode()), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def shows(authorization: str, token: str) -> bool:

@@ -14,10 +14,8 @@ from reachline.center.api.schema import model
 from reachline.errors import RemoteProtocolError
 from reachline.wire import view
 
-__all__ = ["OPEN", "routes"]
+__all__ = ["routes"]
 
-OPEN: Final = frozenset({"/api/v1/ca", "/api/v1/join"})
-"""Who comes here has nothing to show but a token to join by."""
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": model(view.ErrorDocument)} for status in (400, 403, 404, 429)
 }

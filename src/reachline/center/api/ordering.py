@@ -8,6 +8,7 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from reachline.center.api.desk import Desk
+from reachline.center.api.entry import principal_of
 from reachline.center.api.reading import json_answer
 from reachline.center.api.refused import RefusedError
 from reachline.center.api.schema import model
@@ -46,15 +47,20 @@ def routes(desk: Desk) -> APIRouter:
             document = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
             raise RefusedError(400, "malformed_json", f"the body is no JSON: {error}") from error
-        return json_answer(await desk.orders.place(ordering.read_order(document), dry_run=dry_run))
+        return json_answer(
+            await desk.orders.place(ordering.read_order(document), dry_run=dry_run, principal=principal_of(request))
+        )
 
     @router.delete("/orders/{number}", responses=placed)
     async def undo(
+        request: Request,
         number: Annotated[int, Path(ge=0, le=_HIGHEST, description="The order's id.")],
         reason: Annotated[str, Query(max_length=500, description="Why it ends.")] = "",
         dry_run: Annotated[bool, _DRY_RUN] = False,
     ) -> Response:
         """End an order before its time; in force at the next tick."""
-        return json_answer(await desk.orders.undo(number, reason=reason, dry_run=dry_run))
+        return json_answer(
+            await desk.orders.undo(number, reason=reason, dry_run=dry_run, principal=principal_of(request))
+        )
 
     return router
