@@ -167,19 +167,28 @@ def distinct(members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, 
 def compare(before: Membership, after: Membership, *, trouble: str = "", notices: tuple[str, ...] = ()) -> Update:
     """What became of `before`. Endpoints that are as they were stay the same objects."""
     known = {each.address: each for each in before.members}
-    members = tuple(known[each.address] if known.get(each.address) == each else each for each in after.members)
+    members: list[Member] = []
+    differing: list[Shift] = []
+    added: list[Member] = []
+    for each in after.members:
+        was = known.get(each.address)
+        if was is None:
+            added.append(each)
+        elif was is each or was == each:  # by object first: of ten thousand few are others
+            members.append(was)
+            continue
+        else:
+            differing.append(Shift(was, each))
+        members.append(each)
     left = {each.address for each in members}
-    met = [Shift(known[each.address], each) for each in members if each.address in known]
-    differing = [shift for shift in met if shift.before is not shift.after]
-    added = tuple(each for each in members if each.address not in known)
     removed = tuple(each for each in before.members if each.address not in left)
     weights = dict(before.locality_weights.items() ^ after.locality_weights.items())
     touched = {
         each.place for each in (*added, *removed, *(end for shift in differing for end in shift))
     } | weights.keys()
     return Update(
-        membership=replace(after, members=members),
-        added=added,
+        membership=replace(after, members=tuple(members)),
+        added=tuple(added),
         removed=removed,
         moved=tuple(shift for shift in differing if shift.before.place != shift.after.place),
         changed=tuple(shift for shift in differing if shift.before.place == shift.after.place),

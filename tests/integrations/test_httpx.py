@@ -165,6 +165,19 @@ def test_a_caller_may_keep_the_name_it_called(dialect: Dialect, lines: World) ->
     assert {host for far in lines.fars.values() for host in far.hosts} == {"payments"}
 
 
+def test_a_target_and_headers_of_the_callers_own_go_to_the_line(dialect: Dialect, lines: World) -> None:
+    more: dict[str, Any] = {
+        "extensions": {"target": b"/moved?by=target"},
+        "headers": [("X-Twice", "1"), ("hOST", "me"), ("X-Twice", "2")],
+    }
+    (answer,) = dialect.calls(lines, 1, **more)
+
+    assert answer.status_code == 200
+    assert [each for far in lines.fars.values() for each in far.seen] == ["GET /moved?by=target"]
+    assert str(answer.request.url) == URL
+    assert answer.request.headers["host"] == "me"
+
+
 def test_connections_of_a_line_that_was_open_are_not_used_again(dialect: Dialect, lines: World) -> None:
     far = lines.fars["a"]
     far.ill = 404  # so that a request is told from those of the other line
@@ -252,7 +265,8 @@ def test_what_fails_is_raised_as_the_library_raises_it_without_lines(dialect: Di
         if ill == "refused":
             far.close()
 
-        (bare,), (ours,) = (dialect.calls(lines, 1, url=url, tries=1, timeout=0.3) for url in (alone, URL))
+        timeout = dialect.library.Timeout(10, read=0.3 if ill == "hang" else 10)
+        (bare,), (ours,) = (dialect.calls(lines, 1, url=url, tries=1, timeout=timeout) for url in (alone, URL))
 
         assert isinstance(bare, dialect.library.TransportError)
         assert type(ours) is type(bare)

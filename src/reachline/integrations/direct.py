@@ -8,55 +8,53 @@ from __future__ import annotations
 
 import importlib
 import ssl
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["Direct", "core_url", "note"]
+__all__ = ["Direct", "core_url", "named"]
 
 _CORES: Final = {"httpx": "httpcore", "httpx2": "httpcore2"}
 _CONNECTIONS_MOST, _IDLE_MOST, _IDLE_FOR = 100, 20, 5.0
 """The libraries' own limits of a pool: connections, of them idle, and seconds that one stays so."""
-_NAME: Final = "_reachline_core_url"
+_TARGET: Final = "target"
 
 
 class Direct:
-    """What is asked of a transport: `handle_request` and `close`. For lines that are reached without a proxy."""
+    """For lines that are reached without a proxy. Bodies come as the pool makes them: who reads one calls `named` with what it raises."""
 
     def __init__(self, library: Any, tls: ssl.SSLContext) -> None:
         self._library: Final = library
-        self._core: Final = importlib.import_module(_CORES[library.__name__])
-        self._pool: Final[Any] = self._core.ConnectionPool(
+        core: Final[Any] = importlib.import_module(_CORES[library.__name__])
+        self._request: Final = core.Request
+        self._pool: Final[Any] = core.ConnectionPool(
             ssl_context=tls,
             max_connections=_CONNECTIONS_MOST,
             max_keepalive_connections=_IDLE_MOST,
             keepalive_expiry=_IDLE_FOR,
         )
 
-    def handle_request(self, request: Any) -> Any:
-        """The answer; what the pool raises is raised as the library's own."""
-        asked = self._core.Request(
-            method=request.method,
-            url=vars(request).get(_NAME) or core_url(self._library, request.url),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
+    def ask(self, request: Any, url: Any, headers: list[tuple[bytes, bytes]], extensions: Any) -> Any:
+        """The pool's answer to the caller's request, at this `core_url`; what the pool raises is raised as the library's own."""
+        if _TARGET in extensions:
+            url = self._targeted(url, extensions[_TARGET])
+        # All of it is as the pool wants it already: to have that looked at again, header by header, takes longer than a pick.
+        asked = self._request.__new__(self._request)
+        asked.method, asked.url, asked.headers = request.method.encode("ascii"), url, headers
+        asked.stream, asked.extensions = request.stream, extensions
         try:
-            found = self._pool.handle_request(asked)
+            return self._pool.handle_request(asked)
         except Exception as error:
-            if (own := _named(self._library, error)) is None:
+            if (own := named(self._library, error)) is None:
                 raise
             raise own from error
-        return self._library.Response(
-            status_code=found.status,
-            headers=found.headers,
-            stream=_body_of(self._library)(found.stream),
-            extensions=found.extensions,
-        )
 
     def close(self) -> None:
+        """All connections."""
         self._pool.close()
+
+    @staticmethod
+    def _targeted(url: Any, target: object) -> Any:
+        """The URL with the caller's own target, e.g. `*`, as both libraries take one."""
+        return type(url)(scheme=url.scheme, host=url.host, port=url.port, target=target)
 
 
 def core_url(library: Any, url: Any) -> Any:
@@ -65,32 +63,7 @@ def core_url(library: Any, url: Any) -> Any:
     return core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
-def note(request: Any, url: Any) -> None:
-    """Note on a request of ours what `Direct` asks its pool by; a transport of the library's own does not look at it."""
-    vars(request)[_NAME] = url
-
-
-@lru_cache(maxsize=2)
-def _body_of(library: Any) -> type[Any]:
-    class Body(library.SyncByteStream):  # type: ignore[misc]  # of whichever library
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __iter__(self) -> Iterator[bytes]:
-            try:
-                yield from self._stream
-            except Exception as error:
-                if (own := _named(library, error)) is None:
-                    raise
-                raise own from error
-
-        def close(self) -> None:
-            self._stream.close()
-
-    return Body
-
-
-def _named(library: Any, error: Exception) -> Exception | None:
+def named(library: Any, error: Exception) -> Exception | None:
     """The library's exception of the same name, the most telling first; None: the error is none of the pool's."""
     for kind in type(error).__mro__:
         if kind.__module__.startswith("httpcore") and hasattr(library, kind.__name__):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
-from reachline.integrations.direct import core_url, note
+from reachline.integrations.direct import Direct, core_url, named
 from reachline.integrations.exchange import Exchange, Lines, Route, is_proxy
 from reachline.integrations.exchange import placed as aim
 from reachline.integrations.pools import Lease, Pools
@@ -98,11 +98,15 @@ class Blocking:
         if pick is None:
             return self._plain.handle_request(request)
         lease, closing = self._pools.borrow(pick)
+        pool = lease.pool
         try:
             if closing is not None:
                 closing.close()
-            aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
-            answer = lease.pool.handle_request(aimed)
+            if type(pool) is Direct:
+                return self._asked(pool, lease, exchange, request)
+            answer = pool.handle_request(
+                _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
+            )
         except BaseException:
             closing = self._pools.give_back(lease)
             if closing is not None:
@@ -111,6 +115,19 @@ class Blocking:
         answer.stream = self._body(answer.stream, exchange, self._pools.give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
+
+    def _asked(self, pool: Direct, lease: Lease[Any], exchange: Exchange, request: Any) -> Any:
+        """The line's answer, by a pool that needs no request made anew."""
+        call = exchange.call
+        assert call.pick is not None
+        _, host, url = _place(self._library, call.pick, request.url)
+        headers = request.headers.raw
+        if not self._route.keep_host:
+            headers = [(b"Host", host), *(each for each in headers if each[0].lower() != b"host")]
+        found = pool.ask(request, url, headers, _extended(exchange, request))
+        extensions = {**found.extensions, "reachline": call}
+        stream = self._body(found.stream, exchange, self._pools.give_back, lease)
+        return self._library.Response(found.status, headers=found.headers, stream=stream, extensions=extensions)
 
 
 class Awaited:
@@ -168,8 +185,11 @@ def body_of(library: Any) -> type[Any]:
             try:
                 yield from self._stream
             except Exception as error:
-                self._exchange.ended(error)
-                raise
+                own = named(library, error)
+                self._exchange.ended(own or error)
+                if own is None:
+                    raise
+                raise own from error
 
         def close(self) -> None:
             lease, self._lease = self._lease, None
@@ -231,23 +251,24 @@ def _aimed(
     library: Any, exchange: Exchange, pick: Pick, request: Any, *, keep_host: bool, is_async: bool = False
 ) -> Any:
     """The request, to the line: its own timeouts within what is left, and no connection that must not be made now."""
-    usual_url = request.url
-    path = usual_url.raw_path
-    placed = _placed if len(path) <= _PATH_MOST else _placed.__wrapped__
-    url, host, core_url = placed(library, pick.url, pick.address, pick.target, usual_url.scheme, path)
+    url, host, _ = _place(library, pick, request.url)
     # All that the caller's has, but for what is another's here. Made anew from its parts it would cost three times as much.
     made = library.Request.__new__(library.Request)
     vars(made).update(vars(request))
     made.url = url
-    if not is_async:
-        note(made, core_url)
     if not keep_host:
         made.headers = library.Headers(request.headers)
-        made.headers["host"] = host
-    limit = None if pick.care is None else exchange.limit
+        made.headers["host"] = host.decode("ascii")
+    made.extensions = _extended(exchange, request, is_async=is_async)
+    return made
+
+
+def _extended(exchange: Exchange, request: Any, *, is_async: bool = False) -> Any:
+    """The request's extensions, with what this try adds to them."""
+    limit = exchange.limit
     if limit is None and not exchange.has_deadline:
-        return made
-    made.extensions = extensions = dict(request.extensions)
+        return request.extensions
+    extensions = dict(request.extensions)
     if exchange.has_deadline:
         usual = extensions.get("timeout") or {}
         extensions["timeout"] = {
@@ -255,17 +276,24 @@ def _aimed(
         }
     if limit is not None:
         extensions["trace"] = _traced(limit, extensions.get("trace"), is_async=is_async)
-    return made
+    return extensions
+
+
+def _place(library: Any, pick: Pick, usual_url: Any) -> tuple[Any, bytes, Any]:
+    """Where the caller's URL is at the line: as the library's URL, its `host`, and as its pool's."""
+    path = usual_url.raw_path
+    placed = _placed if len(path) <= _PATH_MOST else _placed.__wrapped__
+    return placed(library, pick.url, pick.address, pick.target, usual_url.scheme, path)
 
 
 @lru_cache(maxsize=_KNOWN)
 def _placed(  # noqa: PLR0917 - one look-up
     library: Any, url: str, address: tuple[str, int] | None, target: str, scheme: str, path: bytes
-) -> tuple[Any, str, Any]:
+) -> tuple[Any, bytes, Any]:
     """A path at a line, what its `host` is, and what its pool is asked by: putting a URL together costs a tenth of a call."""
     scheme, host, port = aim(url, address, target, scheme)
     found = library.URL(scheme=scheme, host=host, port=port, raw_path=path)
-    return found, found.netloc.decode("ascii"), core_url(library, found)
+    return found, found.netloc, core_url(library, found)
 
 
 def _traced(limit: Callable[[], None], then: object, *, is_async: bool) -> Callable[[str, object], object]:
