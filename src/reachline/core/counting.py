@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from reachline.core.cusum import CALM, Question, added, carried, spared, zone_of
@@ -131,12 +132,18 @@ def summed(row: Row, found: Tally, heard: Sequence[Said], calls: Evidence, rules
     """`fast` mode: vantages and calls add up in the same sums; a quarrel only moves trust."""
     if not found.has_quorum and not calls.is_any:
         return (row.asked, row.recent), found.zone
-    told, doubted = pooled(spared(heard))
+    told, doubted = _heard(tuple(heard))
     sums = added(row.asked, told, doubted, rules.questions, calls=calls, patience=2 if found.is_lone else 1)
     if sums is CALM:
         return (CALM, ()), _H
     recent = () if sums.is_calm else remembered(row.recent, [_new(Said, (TRUST, told, 0)), *doubted], calls)
     return (sums, recent), zone_of(sums, rules.questions)
+
+
+@lru_cache(maxsize=1 << 12)  # lines that are well again are seen alike, and stay under watch for long
+def _heard(told: tuple[Said, ...]) -> tuple[Evidence, Sequence[Said]]:
+    """What those who count saw, and the words of those who are not trusted fully."""
+    return pooled(spared(told))
 
 
 def asked_anew(rows: Mapping[LineId, Row], was: Sequence[Question], now: Sequence[Question]) -> Mapping[LineId, Row]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from reachline.core.credit import Credit
 from reachline.core.cusum import Evidence, Said, loudest, suspicion
-from reachline.core.echo import FAILED, LOSS, calm_ballot
+from reachline.core.echo import FAILED, LOSS, calm_ballot, calm_word
 from reachline.core.habits import Habits
 from reachline.core.kinds import deciding, speaks
 from reachline.core.quorum import TRUST, Ballot
@@ -122,9 +122,10 @@ class Poll:
             if known is not None:
                 told[line.id] = known._replace(suspicion=before)
             return Ballot(zone, now_ms, doubt, vote and vote._replace(zone=zone), (), suspects, before)
-        told[line.id] = _new(Said, (TRUST, seen if known is None else known.seen.plus(seen), before))
         if is_quiet and not before:
+            told[line.id] = calm_word(seen if known is None else known.seen.plus(seen))
             return calm_ballot(vantage, (FAILED[kind], 0, seen.attempts), now_ms, doubt)
+        told[line.id] = _new(Said, (TRUST, seen if known is None else known.seen.plus(seen), before))
         what = loudest(seen, rules.questions) if zone is _D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, now_ms, doubt, vote, (), suspects, before)
