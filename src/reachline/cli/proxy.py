@@ -1,41 +1,73 @@
-"""`reachline proxy FILE`: forward by an Envoy bootstrap until told to stop."""
+"""`reachline proxy FILE`: forward by an Envoy bootstrap, or carry by an Xray document, until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from random import Random
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reachline.cli.documents import bootstrap_in
+from reachline.cli.documents import bootstrap_in, directory, kind_of
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
-from reachline.doors.envoy.chain import Chain
+from reachline.errors import ConfigError, Problem
 from reachline.net import reload
-from reachline.proxy.run import Options, Started, run
+
+if TYPE_CHECKING:
+    from reachline.doors.envoy.chain import Chain
+    from reachline.doors.observatory.carrying import Carrying
+    from reachline.passage.run import Passage
+    from reachline.passage.run import Started as Reached
+    from reachline.proxy.run import Options, Started
 
 __all__ = ["command"]
 
+_MAX_LISTS = 256 << 20
+"""Bytes of a file of lists: the largest that people share has a tenth of it."""
+_SHARED = (Path("/usr/local/share/xray"), Path("/usr/share/xray"))
+"""Where Xray's packages put their files of lists."""
+
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An Envoy bootstrap, YAML or JSON.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An Envoy bootstrap (YAML or JSON), or an Xray document.")
+    ],
     grace: Annotated[float, typer.Option(help="Seconds for what is under way when it is told to stop.")] = 5.0,
     seed: Annotated[int | None, typer.Option(help="Of all chance, so that a run repeats.")] = None,
+    remarks: Annotated[str, typer.Option(help="Of a list of Xray documents, the one of this name.")] = "",
+    compat: Annotated[str, typer.Option(help="strict: observers and balancers exactly as Xray's.")] = "",
+    geodata: Annotated[Path | None, typer.Option(help="Directory of geosite.dat and geoip.dat.")] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run a proxy: listeners, routes and clusters as the document says, picked and judged as in the SDK.
+    """Run a proxy: listeners, routes and clusters of an Envoy bootstrap, or inbounds, rules and outbounds of an Xray document.
 
     Ends on SIGINT and SIGTERM once what is under way is over. What of the document is not supported is refused by name.
     """
     start_logging(log_format, log_level)
-    chain = bootstrap_in(reload.text_of(file), str(file))
+    files = directory(file) if file.is_dir() else [(str(file), reload.text_of(file))]
+    if file.is_dir() or kind_of(files[0][1]) == "observatory":
+        carrying = _carrying(files, file, remarks=remarks, compat=compat, geodata=geodata)
+        asyncio.run(_carried(carrying, str(file), grace=grace, seed=seed))
+        return
+    if remarks or compat or geodata is not None:
+        rule = "are of Xray documents, and this is none"
+        raise ConfigError(Problem(place=str(file), path="--remarks, --compat, --geodata", value="", rule=rule))
+    from reachline.proxy.run import Options  # noqa: PLC0415  (the other role needs none of it)
+
+    chain = bootstrap_in(files[0][1], str(file))
     asyncio.run(_until_signalled(chain, Options(place=str(file), grace=grace, seed=seed)))
 
 
 async def _until_signalled(chain: Chain, options: Options) -> None:
+    from reachline.proxy.run import run  # noqa: PLC0415  (as above)
+
     with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
         await run(chain, options, stop=stop, ready=_say)
 
@@ -44,3 +76,43 @@ def _say(started: Started) -> None:
     listeners = ", ".join(f"{name or 'listener'} {address}" for name, address in started.listeners)
     admin = f" (admin: {started.admin})" if started.admin is not None else ""
     print(f"reachline proxy: {listeners}{admin}", flush=True)
+
+
+def _carrying(files: list[tuple[str, str]], file: Path, *, remarks: str, compat: str, geodata: Path | None) -> Carrying:
+    from reachline.doors.observatory import Source  # noqa: PLC0415  (as above)
+    from reachline.doors.observatory.carrying import read_carrying  # noqa: PLC0415  (as above)
+
+    if compat not in {"", "strict"}:
+        raise ConfigError(Problem(place="proxy", path="--compat", value=repr(compat), rule="must be strict"))
+    given = os.environ.get("XRAY_LOCATION_ASSET")
+    usual = (file if file.is_dir() else file.parent, *((Path(given),) if given else ()), *_SHARED)
+    places = (geodata,) if geodata is not None else usual
+
+    def load(name: str) -> bytes | None:
+        if not name or Path(name).name != name:
+            return None
+        found: Path | None = next((place / name for place in places if (place / name).is_file()), None)
+        if found is None or found.stat().st_size > _MAX_LISTS:
+            return None
+        return found.read_bytes()
+
+    carrying = read_carrying([Source(*each) for each in files], load=load, remarks=remarks or None, strict=bool(compat))
+    for each in carrying.warnings:
+        print(f"warning: {each}", file=sys.stderr)
+    return carrying
+
+
+async def _carried(carrying: Carrying, place: str, *, grace: float, seed: int | None) -> None:
+    from reachline.passage.guide import Own  # noqa: PLC0415  (as above)
+    from reachline.passage.run import Options, run  # noqa: PLC0415  (as above)
+
+    guide = Own(carrying.settings, Random(seed), now=time.time_ns())
+    with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
+        await run(
+            carrying, guide, Options(place=place, grace=grace), stop=stop, beside=(guide.run(),), ready=_say_inbounds
+        )
+
+
+def _say_inbounds(reached: Reached, _: Passage) -> None:
+    inbounds = ", ".join(f"{tag or 'inbound'} {host}:{port}" for tag, (host, port) in reached.inbounds)
+    print(f"reachline proxy: {inbounds}", flush=True)
