@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import grpc
-import grpc.aio
+import hpack
 from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import json_format
 
@@ -118,34 +117,84 @@ def plane() -> Iterator[Plane]:
 # -- subscribers ---------------------------------------------------------------------------------------------------------
 
 
-class Subscriber:
-    """One connection and stream. It stamps an answer, and acknowledges it by the nonce at its end."""
+class Subscriber(asyncio.Protocol):
+    """One connection and stream. It stamps an answer, and acknowledges it by the nonce at its end.
 
-    def __init__(self, port: int, number: int) -> None:
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
-        self._call: Any = self._channel.stream_stream(SOTW)()
-        self._number = number
+    It speaks as much of HTTP/2 as this takes and no more: gRPC's own client costs a core as much as the plane, and would be measured.
+    """
+
+    def __init__(self, number: int, *, stalled: bool = False) -> None:
+        self._number, self._stalled = number, stalled
+        self._transport: asyncio.Transport | None = None
+        self._ack = xds.encode(Request(EDS, ("up",), "v"), xds.Node(id=""))
+        self._frames, self._message = bytearray(), bytearray()
         self.at = 0.0
-        self.heard, self.answered = asyncio.Event(), asyncio.Event()
+        self.heard = asyncio.Event()
 
-    async def ask(self) -> None:
+    async def come(self, port: int) -> None:
+        """Connects and asks; one that is stalled reads nothing from here on."""
+        await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", port)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         node = xds.Node(id=f"s{self._number}", user_agent="envoy")
-        await self._call.write(xds.encode(Request(EDS, ("up",), is_first=True), node))
+        asks = xds.encode(Request(EDS, ("up",), is_first=True), node)
+        # SETTINGS {INITIAL_WINDOW_SIZE 4} and WINDOW_UPDATE: room for all that it is told.
+        room = b"" if self._stalled else _frame(4, b"\0\4" + _ROOM, 0) + _frame(8, _ROOM, 0)
+        begins = _frame(1, hpack.Encoder().encode(_HEADERS), 1, flags=4)
+        transport.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + (room or _frame(4, b"", 0)) + begins + _data(asks))
+        if self._stalled:
+            transport.pause_reading()
 
-    async def listen(self) -> None:
-        ack = xds.encode(Request(EDS, ("up",), "v"), xds.Node(id=""))
-        while (data := await self._call.read()) is not grpc.aio.EOF:
-            self.at = time.monotonic()
-            self.answered.clear()
-            self.heard.set()
-            # `response_nonce` (5) stands last in both messages, as field 5 does in the answer.
-            await self._call.write(ack + data[data.rindex(b"\x2a") :])
-            self.answered.set()
+    def data_received(self, data: bytes) -> None:
+        now = time.monotonic()
+        self._frames += data
+        while len(self._frames) >= _HEAD and len(self._frames) >= _HEAD + (
+            size := int.from_bytes(self._frames[:3], "big")
+        ):
+            kind, flags, body = self._frames[3], self._frames[4], bytes(self._frames[_HEAD : _HEAD + size])
+            del self._frames[: _HEAD + size]
+            if kind == 0:
+                self._told(body, now)
+            elif kind in (4, 6) and not flags & 1:  # SETTINGS, PING
+                self._send(_frame(kind, body if kind == 6 else b"", 0, flags=1))
 
-    async def close(self) -> None:
-        self._call.cancel()
-        await self._channel.close()
+    def _told(self, part: bytes, now: float) -> None:
+        self._message += part
+        if len(self._message) < 5 or len(self._message) < 5 + int.from_bytes(self._message[1:5], "big"):
+            return
+        # `response_nonce` (5) stands last in both messages, as field 5 does in the answer.
+        self._send(_data(self._ack + self._message[self._message.rindex(b"\x2a") :]))
+        self._message.clear()
+        self.at = now
+        self.heard.set()
+
+    def _send(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+_HEAD: Final = 9
+"""Bytes before a frame's own."""
+_ROOM: Final = (1 << 24).to_bytes(4, "big")
+"""Window: more than all pushes come to."""
+_HEADERS: Final = (
+    (":method", "POST"), (":scheme", "http"), (":path", SOTW), (":authority", "plane"), ("te", "trailers"),
+    ("content-type", "application/grpc"),
+)  # fmt: skip
+
+
+def _frame(kind: int, body: bytes, stream: int, flags: int = 0) -> bytes:
+    return len(body).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + body
+
+
+def _data(message: bytes) -> bytes:
+    return _frame(0, b"\0" + len(message).to_bytes(4, "big") + message, 1)
 
 
 class Fan:
@@ -166,7 +215,6 @@ async def told(at: Plane, live: Sequence[Subscriber]) -> tuple[list[float], floa
         each.heard.clear()
     said = await asyncio.get_running_loop().run_in_executor(None, at.push)
     await asyncio.wait_for(asyncio.gather(*(each.heard.wait() for each in live)), _LONGEST)
-    await asyncio.wait_for(asyncio.gather(*(each.answered.wait() for each in live)), _LONGEST)
     await asyncio.sleep(0.1)  # the plane takes the last ACKs
     return sorted((each.at - said["at"]) * 1e3 for each in live), said["cpu"]
 
@@ -179,7 +227,6 @@ class Crowd:
         self._at, self._count, self._stalled = at, count, stalled
         self._live: list[Subscriber] = []
         self._dead: list[Subscriber] = []
-        self._tasks: list[asyncio.Task[None]] = []
         self._cpu = 0.0
 
     async def come(self) -> None:
@@ -188,17 +235,16 @@ class Crowd:
         await self._more(first)
         before = self._at.memory()
         for number in range(self._stalled):
-            self._dead.append(Subscriber(self._at.port, self._count + number))
-            await self._dead[-1].ask()
+            self._dead.append(Subscriber(self._count + number, stalled=True))
+            await self._dead[-1].come(self._at.port)
         await self._more(self._count - first)
         self.fan.memory = (self._at.memory() - before) / (self._count - first + self._stalled)
 
     async def _more(self, count: int) -> None:
-        new = [Subscriber(self._at.port, len(self._live) + number) for number in range(count)]
+        new = [Subscriber(len(self._live) + number) for number in range(count)]
         for each in new:
-            await each.ask()
+            await each.come(self._at.port)
         self._live += new
-        self._tasks += [asyncio.create_task(each.listen()) for each in new]
         for _ in range(_ROUNDS):  # until all have come, and buffers are as large as they get
             self._cpu = (await told(self._at, self._live))[1]
 
@@ -210,12 +256,9 @@ class Crowd:
         self.fan.cpu.append((cpu - self._cpu) * 1e6 / len(took))
         self._cpu = cpu
 
-    async def leave(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    def leave(self) -> None:
         for each in (*self._live, *self._dead):
-            await each.close()
+            each.close()
 
 
 async def fanned(*crowds: Crowd) -> None:
@@ -226,7 +269,7 @@ async def fanned(*crowds: Crowd) -> None:
         for each in crowds:
             await each.push()
     for each in crowds:
-        await each.leave()
+        each.leave()
 
 
 def fan_figures(count: int) -> list[Figure]:

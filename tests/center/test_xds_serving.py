@@ -342,10 +342,10 @@ def test_streams_that_have_not_said_who_they_are_take_room_too(serves) -> None:
                 yield nothing
 
         call = rpc.Call("peer", {})
-        silence = asyncio.create_task(anext(served.serving.sotw(silent(), call)))  # type: ignore[arg-type]
+        silence = asyncio.ensure_future(served.serving.sotw.hold(silent(), call, nobody))
         await opened.wait()
         with pytest.raises(ConnectionError, match="1 streams are open"):
-            await anext(served.serving.sotw(silent(), call))
+            await served.serving.sotw.hold(silent(), call, nobody)
 
         over.set()
         with pytest.raises(RemoteProtocolError, match="no message within"):

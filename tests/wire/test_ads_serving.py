@@ -156,6 +156,23 @@ def test_a_name_let_go_and_taken_up_again_while_an_answer_was_on_its_way_is_told
     assert bodies(due(stream, resources(now, cds={"a": "2"}, eds={"a": "2"})))["b"] == "1"
 
 
+def test_who_are_told_the_same_are_told_it_by_the_same_nonce_and_none_comes_twice() -> None:
+    differences = Differences()
+    early, late = (Subscriber(differences, delta=False) for _ in range(2))
+    states = [resources(eds={"a": str(at)}) for at in range(3)]
+    early.received(asks("a"))
+    nonces = []
+    for now in (states[0], states[1], states[0]):
+        nonces.append(due(early, now).nonce)
+        early.received(asks("a", nonce=nonces[-1]))
+    late.received(asks("a"))
+
+    answers = [due(each, states[2]) for each in (early, late)]
+
+    assert len({*nonces, answers[0].nonce}) == 4
+    assert answers[0] == answers[1]
+
+
 def test_new_names_are_sent_also_where_they_were_sent_before() -> None:
     stream, now = subscriber(), resources(eds={"a": "1", "b": "1"})
     stream.received(asks("a", "b"))

@@ -102,3 +102,12 @@ def test_streams_share_what_is_spliced_and_have_their_own_nonces() -> None:
 
     assert first.removesuffix(b"\x2a\x05first") == second.removesuffix(b"\x2a\x06second")
     assert discovery_pb2.DiscoveryResponse.FromString(other).resources[0].value == b"other"
+
+
+def test_the_same_answer_is_the_same_bytes_object_for_all_streams_and_another_nonce_is_not() -> None:
+    splicer, one = Splicer(), rendered(EDS, "a", b"x" * 300)
+
+    first, second, third = (splicer.bytes_of(Answer(EDS, "7", nonce, (one,))) for nonce in ("1", "1", "2"))
+
+    assert first is second
+    assert discovery_pb2.DiscoveryResponse.FromString(third).nonce == "2"

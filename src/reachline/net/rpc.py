@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -36,10 +37,12 @@ __all__ = [
     "Attached",
     "Attachment",
     "Call",
+    "Conversation",
     "Credentials",
     "Server",
     "ServerCredentials",
     "Service",
+    "Write",
     "attach",
     "certificate_of",
     "client_credentials",
@@ -301,19 +304,33 @@ PermissionError, RemoteProtocolError and ConnectionError that it raises are told
 """
 
 
+Write = Callable[[bytes], Awaitable[None]]
+"""Hands a message to the peer's flow control; ConnectionError where it is gone."""
+
+
+class Conversation(NamedTuple):
+    """One call of a method whose messages come and go by themselves: cheaper than a `Service` where there are many calls.
+
+    `hold` returns or raises when it is over, as a service does. One message at a time is written.
+    """
+
+    hold: Callable[[AsyncIterator[bytes], Call, Write], Awaitable[None]]
+
+
 async def _heard(context: Any) -> AsyncIterator[bytes]:
     while (frame := await context.read()) is not grpc.aio.EOF:
         yield frame
 
 
-def _method(service: Service) -> Any:
+def _method(service: Service | Conversation) -> Any:
     async def handle(_: Any, context: Any) -> None:
         said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        call = Call(context.peer(), said, _shown(context))
         try:
-            async with aclosing(service(_heard(context), Call(context.peer(), said, _shown(context)))) as answers:  # type: ignore[type-var]
-                async for answer in answers:
-                    await context.write(answer)
-                    del answer  # while nothing follows it would be kept
+            if isinstance(service, Conversation):
+                await service.hold(_heard(context), call, partial(_write, context))
+            else:
+                await _answered(service, context, call)
         except PermissionError as error:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
         except RemoteProtocolError as error:
@@ -324,7 +341,21 @@ def _method(service: Service) -> Any:
     return grpc.stream_stream_rpc_method_handler(handle)
 
 
-def _handlers(services: Mapping[str, Service]) -> tuple[Any, ...]:
+async def _answered(service: Service, context: Any, call: Call) -> None:
+    async with aclosing(service(_heard(context), call)) as answers:  # type: ignore[type-var]
+        async for answer in answers:
+            await context.write(answer)
+            del answer  # while nothing follows it would be kept
+
+
+async def _write(context: Any, message: bytes) -> None:
+    try:
+        await context.write(message)
+    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+        raise ConnectionError(f"{context.peer()}: the stream is over") from error
+
+
+def _handlers(services: Mapping[str, Service | Conversation]) -> tuple[Any, ...]:
     """gRPC's handlers for full method names (`/package.Service/Method`)."""
     by_service: dict[str, dict[str, Any]] = {}
     for name, service in services.items():
@@ -352,7 +383,7 @@ async def serve(
     *,
     credentials: ServerCredentials | None = None,
     places: Mapping[str, str] = MappingProxyType({}),
-    services: Mapping[str, Service] = MappingProxyType({}),
+    services: Mapping[str, Service | Conversation] = MappingProxyType({}),
     options: Mapping[str, int] = MappingProxyType({}),
 ) -> Server:
     """Listen at `addresses` (with TLS, except at Unix sockets); each agent's stream is one call of `attached(transport, peer)`, over when that returns.

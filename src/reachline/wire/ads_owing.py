@@ -50,7 +50,7 @@ class Subscription:
     """One type on one stream. Written by its `Subscriber`."""
 
     __slots__ = (
-        "accepted", "asks", "base", "echoed", "error", "gone", "had", "initial", "is_full", "nacks", "names", "nonce", "owed",
+        "accepted", "asks", "base", "echoed", "error", "gone", "had", "initial", "is_full", "nacks", "names", "nonce", "number", "owed",
         "refusals", "said", "sent", "was_named", "wild",
     )  # fmt: skip
 
@@ -77,6 +77,8 @@ class Subscription:
         self.had = False
         """SotW: it has something from an earlier stream."""
         self.nonce = ""
+        self.number = 0
+        """Of the newest shelf that it was told of."""
         self.sent: tuple[Answer, Shelf] | None = None
         """Waits for its ACK or NACK; with what it was taken from."""
         self.accepted: Accepted | None = None

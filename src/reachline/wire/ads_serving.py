@@ -64,7 +64,7 @@ class Subscriber:
         self.delta: Final = delta
         self._differences = differences
         self._types: dict[str, Subscription] = {}
-        self._nonces = 0
+        self._again = 0
 
     # What the client says.
 
@@ -211,11 +211,18 @@ class Subscriber:
         state.asks = False
         if parts is None:
             return None
-        self._nonces += 1
-        state.nonce = str(self._nonces)
+        state.nonce = self._nonce(state, self._differences.number(shelf))
         answer = Answer(type_url, shelf.version, state.nonce, *parts, self.delta)
         state.sent = answer, shelf
         return answer
+
+    def _nonce(self, state: Subscription, number: int) -> str:
+        """The shelf's number, so that all who are told the same are told it in the same bytes; a further answer has a count beside it."""
+        if number > state.number:
+            state.number = number
+            return str(number)
+        self._again += 1
+        return f"{number}.{self._again}"
 
     def _advance(self, state: Subscription, shelf: Shelf) -> None:
         """What differs from what was told of becomes owed."""

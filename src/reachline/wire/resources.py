@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from reachline.errors import LocalProtocolError
 
@@ -43,7 +44,7 @@ def rendered(type_url: str, name: str, body: bytes) -> Rendered:
     return Rendered(type_url, name, blake2b(body, digest_size=_VERSION).hexdigest(), body)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Shelf:
     """All resources of one type. Two shelves are the same one or are compared by `version`."""
 
@@ -118,6 +119,8 @@ class Differences:
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], tuple[Shelf, Shelf, tuple[str, ...]]] = {}
+        self._numbers: WeakKeyDictionary[Shelf, int] = WeakKeyDictionary()
+        self._numbered = 0
 
     def between(self, before: Shelf, after: Shelf) -> tuple[str, ...]:
         """Names changed, new or gone."""
@@ -134,6 +137,13 @@ class Differences:
             while len(self._found) > self._KEPT:
                 del self._found[next(iter(self._found))]
         return kept[2]
+
+    def number(self, shelf: Shelf) -> int:
+        """Of a shelf, the same for all streams; one that is told later has a higher one."""
+        if (number := self._numbers.get(shelf)) is None:
+            self._numbered += 1
+            number = self._numbers[shelf] = self._numbered
+        return number
 
 
 def differs(before: Rendered | None, after: Rendered) -> bool:

@@ -154,16 +154,22 @@ class Splicer:
 
     def __init__(self) -> None:
         self._made: dict[tuple[object, ...], tuple[Answer, bytes]] = {}
+        self._last: tuple[Answer, bytes] | None = None
 
     def bytes_of(self, answer: Answer) -> bytes:
-        """The answer's message, of the variant it is of."""
+        """The answer's message, of the variant it is of; the same object again for who is told the same by the same nonce."""
+        last = self._last
+        if last is not None and last[0] == answer:
+            return last[1]
         # Resources are told apart as objects; the kept answer keeps them, so that no other object gets an id of theirs.
         key = (answer.is_delta, answer.version, answer.type_url, answer.removed, *map(id, answer.resources))
         if (kept := self._made.get(key)) is None:
             kept = self._made[key] = answer, _spliced(answer)
             while len(self._made) > self._KEPT:
                 del self._made[next(iter(self._made))]
-        return kept[1] + _field(5, answer.nonce.encode())
+        message = kept[1] + _field(5, answer.nonce.encode())
+        self._last = answer, message
+        return message
 
 
 def _spliced(answer: Answer) -> bytes:

@@ -21,7 +21,7 @@ from reachline.center.xds.steering import Steering
 from reachline.doors.settings import Document
 from reachline.model import LineId
 from reachline.net import collector
-from reachline.net.rpc import Call, Service
+from reachline.net.rpc import Call, Conversation
 from reachline.wire.steered import SteeredDocument
 from reachline.wire.telling import Teller
 from reachline.wire.xds import Node
@@ -46,7 +46,7 @@ class ControlPlane:
         admit(call, Teller(node.id, token=token_in(node.metadata)), self._board.roster, self._token)
 
     @property
-    def services(self) -> Mapping[str, Service]:
+    def services(self) -> Mapping[str, Conversation]:
         """By full method name."""
         return {SOTW: self.serving.sotw, DELTA: self.serving.delta}
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from reachline.center.published import Published
@@ -18,9 +19,8 @@ from reachline.center.xds.admission import first
 from reachline.center.xds.resources import Audience, Cells, Resources, audience_of
 from reachline.errors import RemoteProtocolError, one_line
 from reachline.model import Seconds
-from reachline.net.rpc import Call
+from reachline.net.rpc import Call, Conversation, Write
 from reachline.wire.ads import DeltaRequest, Request
-from reachline.wire.ads_owing import Answer
 from reachline.wire.ads_serving import Heard, Subscriber
 from reachline.wire.resources import Differences
 from reachline.wire.xds import Node
@@ -38,11 +38,19 @@ class Stream:
     """One client's stream, for operators to read. Written by `Serving`."""
 
     __slots__ = (
-        "asked_ms", "audience", "cell", "failure", "is_over", "is_returning", "node", "peer", "since_ms", "stirred", "subscriber", "told",
+        "asked_ms", "audience", "cell", "end", "failure", "is_over", "is_returning", "node", "peer", "since_ms", "subscriber", "told",
+        "write", "writing",
     )  # fmt: skip
 
-    def __init__(self, node: Node, audience: Audience, peer: str, subscriber: Subscriber, now_ms: int) -> None:
+    def __init__(
+        self, node: Node, audience: Audience, peer: str, subscriber: Subscriber, *, now_ms: int, write: Write
+    ) -> None:
         self.node, self.audience, self.peer, self.subscriber = node, audience, peer, subscriber
+        self.write = write
+        self.writing: asyncio.Task[None] | None = None
+        """While there is something to tell. It ends with the stream."""
+        self.end = asyncio.timeout(None)
+        """Rescheduled to now where the stream is to end though its client says nothing."""
         self.cell: Published[Resources | None] = Published(None)
         """What its audience is told, once it has joined."""
         self.since_ms = self.asked_ms = now_ms
@@ -52,8 +60,8 @@ class Stream:
         self.is_returning = False
         """It was told something before this stream, by us or by a center before us."""
         self.is_over = False
-        self.failure: RemoteProtocolError | ConnectionError | None = None
-        self.stirred = asyncio.Event()
+        self.failure: ConnectionError | None = None
+        """Why nothing can be told any more."""
 
 
 class Serving:
@@ -101,20 +109,21 @@ class Serving:
         """Streams end, and no new one begins. Clients go on with what they have."""
         self._is_closing = True
         for stream in self._streams.values():
-            stream.is_over = True
-            stream.stirred.set()
+            _finish(stream)
 
-    def sotw(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
-        """A stream of the state of the world."""
-        return self._serve(frames, call, read, delta=False)
+    @property
+    def sotw(self) -> Conversation:
+        """Streams of the state of the world."""
+        return Conversation(partial(self._hold, read, delta=False))
 
-    def delta(self, frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
-        """A stream of changes."""
-        return self._serve(frames, call, read_delta, delta=True)
+    @property
+    def delta(self) -> Conversation:
+        """Streams of changes."""
+        return Conversation(partial(self._hold, read_delta, delta=True))
 
-    async def _serve(
-        self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool
-    ) -> AsyncIterator[bytes]:
+    async def _hold(
+        self, parse: _Parse, frames: AsyncIterator[bytes], call: Call, write: Write, *, delta: bool
+    ) -> None:
         # Those that have not said yet who they are take room too: after a restart all come at once.
         if len(self._streams) + self._beginning >= self._most:
             self._counts["xds_refused", "full"] += 1
@@ -122,33 +131,30 @@ class Serving:
         number = self._number = self._number + 1
         self._beginning += 1
         try:
-            stream = await self._begun(frames, call, parse, delta=delta)
+            stream = await self._begun(frames, call, parse, write, delta=delta)
         finally:
             self._beginning -= 1
         if self._is_closing:
             raise ConnectionError("the center stops")
         self._streams[number] = stream
-        wake = stream.stirred.set
+        wake = partial(self._stir, stream)
         stream.cell = self._cells.join(stream.audience, wake)
-        # A task of its own, for the peer may speak while an answer waits for it to take it. It ends with the stream.
-        listening = asyncio.create_task(self._listen(stream, frames, parse), name=f"xds {call.peer}")
         try:
-            while not stream.is_over:
-                stream.stirred.clear()
-                for answer in self._due(stream):
-                    yield self._splicer.bytes_of(answer)
-                await stream.stirred.wait()
-            if stream.failure is not None:
-                raise stream.failure
+            wake()
+            await self._listen(stream, frames, parse)
         finally:
+            stream.is_over = True
             self._streams.pop(number, None)
             self._cells.leave(stream.audience, wake)
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+            if (writing := stream.writing) is not None:
+                writing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await writing
             log.info("client_left", extra={"node": stream.node.id, "peer": call.peer, "told": stream.told})
 
-    async def _begun(self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, *, delta: bool) -> Stream:
+    async def _begun(
+        self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, write: Write, *, delta: bool
+    ) -> Stream:
         """The stream after its first request."""
         try:
             request, node = parse(await first(frames))
@@ -161,23 +167,43 @@ class Serving:
             log.warning("client_refused", extra={"peer": call.peer, "reason": str(error)})
             raise
         subscriber = Subscriber(self._differences, delta=delta)
-        stream = Stream(node, self._audience(node), call.peer, subscriber, self._clock())
+        stream = Stream(node, self._audience(node), call.peer, subscriber, now_ms=self._clock(), write=write)
         self._take(stream, request)
         extra = {"node": node.id, "audience": stream.audience.kind.value, "peer": call.peer, "delta": delta}
         log.info("client_came", extra=extra)
         return stream
 
     async def _listen(self, stream: Stream, frames: AsyncIterator[bytes], parse: _Parse) -> None:
-        """Until the client ends its half, or breaks the protocol."""
+        """Until the client ends its half, breaks the protocol, or cannot be told anything any more."""
         try:
-            async for data in frames:
-                self._take(stream, parse(data)[0])
-                if (resources := self._resources(stream)) is not None and stream.subscriber.may_owe(resources):
-                    stream.stirred.set()
-        except (RemoteProtocolError, ConnectionError) as error:
+            async with stream.end:
+                async for data in frames:
+                    self._take(stream, parse(data)[0])
+                    self._stir(stream)
+        except TimeoutError:
+            if stream.failure is not None:
+                raise stream.failure from None
+
+    def _stir(self, stream: Stream) -> None:
+        """Whatever is due is told, unless it is being told. By a task of its own, for the peer may speak while an answer waits for it."""
+        if stream.writing is None and not stream.is_over:
+            resources = self._resources(stream)
+            if resources is not None and stream.subscriber.may_owe(resources):
+                stream.writing = asyncio.create_task(self._tell(stream), name="xds")
+
+    async def _tell(self, stream: Stream) -> None:
+        """Each answer is looked for only once the last one was taken by the transport: it is the newest then."""
+        try:
+            while not stream.is_over and (answer := stream.subscriber.due(self._resources(stream))) is not None:
+                stream.told += 1
+                self._counts["xds_answers", answer.type_url.rpartition(".")[2]] += 1
+                await stream.write(self._splicer.bytes_of(answer))
+                del answer  # while the client takes its time it would be kept twice
+        except ConnectionError as error:
             stream.failure = error
-        stream.is_over = True
-        stream.stirred.set()
+            _finish(stream)
+        finally:
+            stream.writing = None
 
     def _take(self, stream: Stream, request: Request | DeltaRequest) -> None:
         stream.asked_ms = self._clock()
@@ -194,15 +220,14 @@ class Serving:
             extra = {"node": stream.node.id, "type": request.type_url.rpartition(".")[2]}
             log.warning("resource_refused", extra={**extra, "reason": one_line(request.error[:_REASON_LOGGED])})
 
-    def _due(self, stream: Stream) -> Iterator[Answer]:
-        """What is to be sent now, each looked for only once the last one was taken by the transport: it is the newest then."""
-        while not stream.is_over and (answer := stream.subscriber.due(self._resources(stream))) is not None:
-            stream.told += 1
-            self._counts["xds_answers", answer.type_url.rpartition(".")[2]] += 1
-            yield answer
-
     def _resources(self, stream: Stream) -> Resources | None:
         return stream.cell.value if self._settled.value or not stream.is_returning else None
+
+
+def _finish(stream: Stream) -> None:
+    if not stream.is_over:
+        stream.is_over = True
+        stream.end.reschedule(asyncio.get_running_loop().time())
 
 
 _Parse = Callable[[bytes], tuple[Request | DeltaRequest, Node | None]]
