@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.outliers import World, ejections, told
+from tests.wanted import shows
 
 from reachline.core.outlier_events import Action, Saw
 from reachline.core.outlier_rules import ENVOY, Detector, OutlierRules, Spread
@@ -38,6 +39,7 @@ def test_a_rate_below_the_mean_by_more_than_the_factor_times_the_deviation_eject
     assert (percent(bar.centre), percent(bar.limit)) == (90, 52)
 
 
+@shows("one exact count")
 def test_the_test_is_strict_and_exact_so_that_five_lines_at_twice_the_deviation_never_eject() -> None:
     for bad in ((50, 50), (1, 2), (1, 6), (98, 1)):
         scaled = (bad[0] * 40, bad[1] * 40)
@@ -156,6 +158,7 @@ def test_a_line_that_violates_both_is_ejected_once_in_a_sweep_and_the_gauge_does
     assert told(world.events[1:]) == [(4, "l4", "UNEJECT", "time")]
 
 
+@shows("worst first")
 def test_of_several_the_worst_goes_first_where_the_cap_has_room_for_one() -> None:
     rules = FAILURES._replace(max_ejection_percent=20)
     world = World(5, rules)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.differential.bootstraps import LAXER, REFUSED, STRICTER, TAKEN, bootstrap, cluster
 from tests.differential.routed import Plain
+from tests.wanted import shows
 
 from reachline.doors.envoy.whole import read
 from reachline.errors import ConfigError
@@ -61,6 +62,8 @@ def together(documents: list[Plain]) -> Plain:
     return {"static_resources": found}
 
 
+@shows("stricter")
+@shows("laxer")
 @pytest.mark.real
 def test_envoy_says_the_same(envoy_binary: Path, tmp_path: Path) -> None:
     def asked(item: tuple[int, Plain | str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.differential.real import refused
 from tests.doors.envoy.documents import CHECK, assignment, balanced, cluster, endpoint, followed
+from tests.wanted import shows
 
 from reachline.doors.envoy import read
 from reachline.errors import ConfigError
@@ -167,6 +168,7 @@ def test_the_door_takes_and_refuses_the_same(name: str) -> None:
     assert bool(why_not(document(made))) is (name not in TAKEN)
 
 
+@shows("stricter")
 def test_envoy_takes_all_that_we_take_and_what_we_are_stricter_about(envoy_binary: Path, tmp_path: Path) -> None:
     clusters = [each | {"name": f"c{number}"} for number, each in enumerate((TAKEN | STRICTER).values())]
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from tests.differential.peers import Peer, Reply, always, serving
 from tests.differential.real import Door, Envoy, bootstrap, running
+from tests.wanted import shows
 
 from reachline.errors import Overflow
 from reachline.members import Membership, compare
@@ -264,6 +265,7 @@ def test_calls_beyond_a_threshold_are_refused_and_counted(world: World, name: st
     assert cluster.metrics()[counter] == counters[counter] == 3
 
 
+@shows("merge window")
 def test_an_ejection_that_follows_another_waits_until_the_window_is_over(world: World) -> None:
     document, waiting = world.documents["merged"], world.waiting
     cluster, now = ours(document), 10.0

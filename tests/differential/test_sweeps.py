@@ -18,6 +18,7 @@ from tests.differential import ours
 from tests.differential.peers import Peer, Reply, refusing, serving
 from tests.differential.real import Envoy, bootstrap, ejecting, running
 from tests.measured import best_of
+from tests.wanted import shows
 
 from reachline.core.ejection import due_ms
 from reachline.core.outlier_events import Saw
@@ -274,8 +275,9 @@ def test_a_sweep_logs_the_same_rate_mean_and_threshold(played: Played, name: str
                 assert mine[key] == value, key
 
 
+@shows("once a sweep")
 def test_two_detectors_in_one_sweep_eject_twice_in_envoy_and_once_here(played: Played) -> None:
-    """Once this fails, Envoy has mended it: then the row of `envoy-differences.md` goes, and the case moves to the others."""
+    """Once this fails, Envoy has mended it: then the row of `tests/wanted.py` goes, and the case moves to the others."""
     machine = judged(played.documents["twice"], TWICE.failures)
 
     theirs = played.counters["twice"]

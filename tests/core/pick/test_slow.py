@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from tests.wanted import shows
 
 from reachline.core.pick import Member, Memory, Policy, build
 from reachline.core.pick.policy import SlowStart
@@ -39,6 +40,7 @@ def test_only_those_that_have_just_become_healthy_start_slowly() -> None:
     assert due_ms(some, MINUTE, 100_000) is None
 
 
+@shows("slow start")
 @pytest.mark.parametrize("policy", ["weighted_random", "round_robin", "least_request", "ring_hash", "maglev"])
 def test_every_policy_that_reads_weights_starts_slowly(policy: str) -> None:
     members = [Member("old", "old", 4), Member("new", "new", 4, healthy_since_ms=0)]
