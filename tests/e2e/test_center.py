@@ -40,12 +40,6 @@ clusters:
     lines: {a: "http://127.0.0.1:PORT_A/", b: "http://127.0.0.1:PORT_B/"}
 center: {grpc: "127.0.0.1:GRPC", http: "127.0.0.1:0", journal: JOURNAL}
 """
-LITERAL = """
-clusters:
-  payments:
-    lines: {a: "tcp://127.0.0.1:PORT_A", b: "tcp://127.0.0.1:PORT_B"}
-center: {grpc: "127.0.0.1:GRPC", http: "127.0.0.1:0", journal: JOURNAL}
-"""
 
 
 class Fine(BaseHTTPRequestHandler):
@@ -340,18 +334,3 @@ def test_status_and_health_show_a_running_center(tmp_path):
         down = ask("health")
         assert (down.returncode, len(down.stdout.splitlines()), down.stderr) == (1, 1, "")
         assert ask("status").returncode == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_by_the_default_rules_a_dead_line_is_at_weight_0_within_75_seconds(tmp_path):
-    with world(tmp_path, LITERAL, "one", "two") as there:
-        there.a.stop()
-        died = time.monotonic()
-
-        eventually(lambda: there.line("a")["weight"] == 0, within=75, every=0.5, what="weight 0")
-
-        print(f"published weight 0 after {time.monotonic() - died:.1f} s")
-        told = there.get("/api/v1/explain/payments/a")
-        assert told["rule"].endswith(".failed")
-        assert sorted(vote["vantage"] for vote in told["votes"]) == ["one", "two"]
