@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.xds_evidence import evidence_figures
 from benchmarks.xds_fan import SUBSCRIBERS, fan_figures, figure, nobody
+from benchmarks.xds_page import PARTS, write
 from benchmarks.xds_proxy import proxy_figures
 from tests.center.steered import Center
 from tests.differential.real import binary, started
@@ -205,21 +206,24 @@ def main() -> None:
     parser.add_argument("--subscribers", type=int, default=SUBSCRIBERS)
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--flips", type=int, default=FLIPS)
-    parser.add_argument("--part", choices=["envoy", "fan", "render", "evidence", "proxy"], help="one alone")
+    parser.add_argument("--part", choices=PARTS, help="one alone")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="docs/benchmarks/xds.md anew, of all parts measured so far"
+    )
     parser.add_argument("--into", type=Path, default=RESULTS)
     options = parser.parse_args()
-    figures: list[Figure] = []
-    if options.part in (None, "envoy"):
-        figures += envoy_figures(options.flips)
-    if options.part in (None, "fan"):
-        figures += fan_figures(options.subscribers)
-    if options.part in (None, "render"):
-        figures += render_figures(options.lines)
-    if options.part in (None, "evidence"):
-        figures += evidence_figures()
-    if options.part in (None, "proxy"):
-        figures += proxy_figures()
-    finish("xds" if options.part is None else f"xds-{options.part}", figures, directory=options.into)
+    parts: dict[str, Callable[[], list[Figure]]] = {
+        "envoy": lambda: envoy_figures(options.flips),
+        "fan": lambda: fan_figures(options.subscribers),
+        "render": lambda: render_figures(options.lines),
+        "evidence": evidence_figures,
+        "proxy": proxy_figures,
+    }
+    for part, measure in parts.items():
+        if options.part in (None, part) and (figures := measure()):
+            finish(f"xds-{part}", figures, directory=options.into)
+    if options.write_docs:
+        write(options.into)
 
 
 if __name__ == "__main__":

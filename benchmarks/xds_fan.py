@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,13 +31,16 @@ from reachline.net import kernel, rpc
 from reachline.testing.bench import Figure
 from reachline.wire import xds
 from reachline.wire.ads import EDS, Request
+from reachline.wire.ads_owing import Answer
 from reachline.wire.resources import EMPTY, rendered
+from reachline.wire.xds_serving import Splicer
 
 ENDPOINTS = 200
 """As many as make an assignment of 6 kB."""
 SUBSCRIBERS = 500
 PUSHES = 40
 STALLED = 50
+BARE = "bare"
 _ROUNDS = 5
 _LONGEST = 60.0
 
@@ -81,6 +84,50 @@ async def serve() -> None:
     await server.close(0)
 
 
+async def serve_bare() -> None:
+    """As `serve`, of gRPC alone: the same bytes to each, whose ACKs are read and not looked at."""
+    kernel.raise_file_limit()
+    sent, number = [_answer(assignment(number)) for number in range(100)], 0
+    calls: set[Callable[[], None]] = set()
+
+    async def told(frames: AsyncIterator[bytes], _: rpc.Call, write: rpc.Write) -> None:
+        writing: asyncio.Task[None] | None = None
+        has = -1
+
+        async def tell() -> None:
+            nonlocal writing, has
+            while has != number:
+                has = number
+                with suppress(ConnectionError):  # it left
+                    await write(sent[has % 100])
+            writing = None
+
+        def wake() -> None:
+            nonlocal writing
+            writing = writing or asyncio.create_task(tell())
+
+        calls.add(wake)
+        wake()
+        async for _ack in frames:
+            pass
+        calls.discard(wake)
+
+    server = await rpc.serve(["127.0.0.1:0"], nobody, services={SOTW: rpc.Conversation(told)})
+    print(server.ports[0], flush=True)
+    loop = asyncio.get_running_loop()
+    while await loop.run_in_executor(None, sys.stdin.readline):
+        number += 1
+        began, cpu = time.monotonic(), time.process_time()
+        for wake in calls:
+            wake()
+        print(json.dumps({"at": began, "cpu": cpu, "streams": len(calls)}), flush=True)
+    await server.close(0)
+
+
+def _answer(body: bytes) -> bytes:
+    return Splicer().bytes_of(Answer(EDS, "v", "1", (rendered(EDS, "up", body),)))
+
+
 class Plane:
     """The other process, as its parent sees it."""
 
@@ -105,8 +152,8 @@ class Plane:
 
 
 @contextmanager
-def plane() -> Iterator[Plane]:
-    command = [sys.executable, "-m", "benchmarks.xds_fan"]
+def plane(*options: str) -> Iterator[Plane]:
+    command = [sys.executable, "-m", "benchmarks.xds_fan", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Plane(process)
@@ -277,6 +324,9 @@ def fan_figures(count: int) -> list[Figure]:
     with plane() as at:
         whole = Crowd(at, count)
         asyncio.run(fanned(whole))
+    with plane(BARE) as at:
+        bare = Crowd(at, count)
+        asyncio.run(fanned(bare))
     with plane() as at, plane() as other:
         well, beside = Crowd(at, count - STALLED), Crowd(other, count - STALLED, STALLED)
         asyncio.run(fanned(well, beside))
@@ -286,6 +336,10 @@ def fan_figures(count: int) -> list[Figure]:
         figure("  the last has it", "ms", whole.fan.lasts),
         figure("  the plane's processor for each, ACK included", "µs", whole.fan.cpu),
         figure("  its memory for each", "kB", [whole.fan.memory], "≤ 40"),
+        figure("the same bytes by bare grpc.aio: half have it", "ms", bare.fan.medians),
+        figure("  the last has it", "ms", bare.fan.lasts),
+        figure("  its processor for each, ACK included", "µs", bare.fan.cpu),
+        figure("  its memory for each", "kB", [bare.fan.memory]),
         figure(f"99 of 100 have it, {count - STALLED} subscribers", "ms", well.fan.tails),
         figure(f"  beside {STALLED} that read nothing", "ms", beside.fan.tails),
         figure("  ratio of the medians", "×", [ratio], "≤ 1.1"),
@@ -297,4 +351,4 @@ def figure(what: str, unit: str, values: Sequence[float], bound: str = "") -> Fi
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve_bare() if BARE in sys.argv else serve())

@@ -36,7 +36,7 @@ xds: {{ca: "{ca}"}}
 clusters:
   shop:
     lines: {{a: "http://127.0.0.1:{a}", b: "http://127.0.0.1:{b}", c: "http://127.0.0.1:{c}"}}
-    listen: [127.0.0.1:{one}, {{at: "127.0.0.1:{two}", hosts: [shop.example, "*.shop.example"]}}]
+    listen: [127.0.0.1:{one}, {{at: "127.0.0.1:{two}", hosts: [shop.example, "*.shop.example"], websocket: true}}]
   pay:
     lines: {{x: "https://10.0.0.1", y: {{to: "https://10.0.0.2", drained: true}}, z: "http://10.0.0.3"}}
     listen: {{at: "127.0.0.1:{one}", prefix: /pay, rewrite_host: true, timeout: 0s}}
@@ -58,7 +58,11 @@ async def backend(name: str) -> AsyncIterator[int]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            await reader.readuntil(b"\r\n\r\n")
+            if b"upgrade: websocket" in (await reader.readuntil(b"\r\n\r\n")).lower():
+                writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+                writer.write((await reader.readexactly(3)).upper())
+                await writer.drain()
+                return
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + name.encode())
             await writer.drain()
 
@@ -223,3 +227,27 @@ async def dropped(now: World) -> bool:
 async def is_told(now: World, **healths: str) -> bool:
     found = await now.healths()
     return all(found[name] == health for name, health in healths.items())
+
+
+def test_a_call_becomes_a_websocket_through_a_real_envoy_where_the_document_lets_it(tmp_path: Path) -> None:
+    ask = "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+    async def upgraded(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(ask.encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b" 101 " not in head:
+                return head.split()[1]
+            writer.write(b"abc")
+            return await reader.readexactly(3)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def run() -> None:
+        async with world(tmp_path) as now:
+            assert await upgraded(now.ports["two"]) == b"ABC"
+            assert await upgraded(now.ports["one"]) == b"403"
+
+    asyncio.run(run())

@@ -487,6 +487,18 @@ def test_routes_without_retries_have_no_policy_and_their_cluster_no_budget(text:
     assert not message(found, CDS, "shop").HasField("circuit_breakers")
 
 
+def test_calls_become_a_websocket_where_the_document_lets_them_and_last() -> None:
+    listens = (
+        "[{at: 127.0.0.1:9000, websocket: true}, {at: 127.0.0.1:9001, websocket: true, timeout: 9s}, 127.0.0.1:9002]"
+    )
+    found = World(THREE.replace("listen: 127.0.0.1:9000", f"listen: {listens}")).told(Rendering(Kind.ENVOY))
+
+    ways = [message(found, RDS, f"127.0.0.1:{port}").virtual_hosts[0].routes[0].route for port in (9000, 9001, 9002)]
+
+    assert [[each.upgrade_type for each in way.upgrade_configs] for way in ways] == [["websocket"], ["websocket"], []]
+    assert [(way.HasField("timeout"), way.timeout.seconds) for way in ways] == [(True, 0), (True, 9), (False, 0)]
+
+
 def test_bytes_are_not_tried_again() -> None:
     found = World(THREE.replace("http://", "tcp://")).told(Rendering(Kind.ENVOY))
 

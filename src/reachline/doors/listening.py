@@ -140,13 +140,16 @@ class Listen(Settings):
     )
     timeout: Annotated[Duration, Field(ge=0, le=86_400)] | None = Field(
         None,
-        description="Of a whole call; 0s: none. Unset: 15 s as in every Envoy, for gRPC lines none, as their streams last.",
+        description="Of a whole call; 0s: none. Unset: 15 s as in every Envoy, for gRPC lines and with `websocket` none, as they last.",
     )
     retries: Annotated[Retries, BeforeValidator(_as_retries, json_schema_input_type=Retries | int | Literal["off"])] = (
         Field(default_factory=Retries, description="Tries after one that failed: off, how many, or a block.")
     )
     rewrite_host: bool = Field(
         False, description="True: the Host header names the line's own host, for lines that are sites of their own."
+    )
+    websocket: bool = Field(
+        False, description="True: calls that ask to become a WebSocket may, instead of being refused."
     )
 
 
@@ -232,7 +235,7 @@ def clashes(entries: list[Named]) -> Iterator[Clash]:
         cluster, place, listen, is_http = entry
         first = kinds.setdefault(listen.at, entry)
         if not is_http:
-            written = listen.model_fields_set & {"hosts", "prefix", "timeout", "retries", "rewrite_host"}
+            written = listen.model_fields_set & {"hosts", "prefix", "timeout", "retries", "rewrite_host", "websocket"}
             for key in sorted(written):
                 yield Clash(
                     cluster, place, key, "says nothing where bytes are passed on as they come", "protocol: http"

@@ -91,6 +91,8 @@ class Route(NamedTuple):
     timeout: Seconds | None = None
     is_host_rewritten: bool = False
     retry: Retry | None = None
+    is_upgraded: bool = False
+    """Whether calls may become a WebSocket."""
 
 
 class Entrance(NamedTuple):
@@ -238,6 +240,8 @@ def _route(route: Route) -> Any:
         _set(message.route.timeout, route.timeout)
     if route.is_host_rewritten:
         message.route.auto_host_rewrite.value = True
+    if route.is_upgraded:
+        message.route.upgrade_configs.add(upgrade_type="websocket")
     if route.retry is not None:
         _retry(message.route.retry_policy, route.retry)
     return message

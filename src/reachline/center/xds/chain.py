@@ -89,11 +89,11 @@ def _upstream(name: str, form: Form, layout: Layout, kind: Kind) -> Upstream:
 
 def _route(name: str, listen: Listen, layout: Layout) -> Route:
     timeout = listen.timeout
-    if timeout is None and is_http2(layout.schemes):
+    if timeout is None and (listen.websocket or is_http2(layout.schemes)):
         timeout = 0.0
     most, also = listen.retries.most, listen.retries.also
     retry = Retry(most, (*_UNREACHED, *also)) if most else None
-    return Route(name, listen.prefix, timeout, listen.rewrite_host, retry)
+    return Route(name, listen.prefix, timeout, listen.rewrite_host, retry, listen.websocket)
 
 
 def _ordered(table: Mapping[str, Iterable[Route]]) -> Hosts:
