@@ -169,7 +169,7 @@ def test_accounts_are_asked_for_and_route() -> None:
 
     async def main() -> list[str]:
         inbound = {"tag": "in", "protocol": "socks", "settings": accounts}
-        outbounds = [
+        outbounds: list[dict[str, Any]] = [
             {"protocol": "freedom"},
             {"tag": "none", "protocol": "blackhole", "settings": {"response": {"type": "http"}}},
         ]

@@ -128,7 +128,7 @@ def test_a_name_is_resolved_when_no_rule_was_met() -> None:
 
 
 def test_a_name_is_resolved_for_the_first_rule_that_needs_it() -> None:
-    rules = [{"port": 80, "ip": ["10.0.0.0/8"]}, {"domain": ["a.example"]}]
+    rules: list[dict[str, object]] = [{"port": 80, "ip": ["10.0.0.0/8"]}, {"domain": ["a.example"]}]
     router = _read(rules, domainStrategy="IPOnDemand").router
 
     assert router.route(_asked(port=443)) == Decision(1)
@@ -285,5 +285,5 @@ def test_what_a_rule_cannot_have_is_refused_by_name(
 def test_a_rule_about_protocols_never_matches_while_nobody_looks_into_connections() -> None:
     carrying = _read([{"protocol": ["bittorrent"]}, {"network": "tcp"}])
 
-    assert carrying.router.rules[carrying.router.route(_asked()).rule or 0].conditions.networks == {"tcp"}
+    assert carrying.router.rules[carrying.router.route(_asked()).rule or 0].conditions.networks == frozenset(("tcp",))
     assert any("never matches" in each.rule for each in carrying.warnings)
