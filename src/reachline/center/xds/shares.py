@@ -114,21 +114,18 @@ class Shares:
     def _take_all(self, standings: Sequence[Standing]) -> None:
         """Everything, without looking for what differs."""
         before = self._standings = {standing.line: standing for standing in standings}
-        lines = self._layout.lines
-        singles = [
-            before.get(each[0]) if len(each) == 1 else None for each in lines
-        ]  # most, and many: without a list each
-        rows = [
-            (one,) if one is not None else tuple([before[line] for line in each if line in before])
-            for one, each in zip(singles, lines, strict=True)
-        ]
-        self._weights = [row[0].weight if len(row) == 1 else sum([each.weight for each in row]) for row in rows]
-        self._healths = [
-            _HEALTHY
-            if len(row) == 1 and (health := row[0].health) is not _DEGRADED and health is not _DRAINING
-            else _health(row)
-            for row in rows
-        ]
+        try:  # most clusters, and large ones: each spot is one line, and stands somewhere
+            found = [before[line] for (line,) in self._layout.lines]
+        except (KeyError, ValueError):
+            rows = [[before[line] for line in lines if line in before] for lines in self._layout.lines]
+            self._weights = [sum([each.weight for each in row]) for row in rows]
+            self._healths = [_health(row) for row in rows]
+        else:
+            self._weights = [each.weight for each in found]
+            self._healths = [
+                _HEALTHY if (health := each.health) is not _DEGRADED and health is not _DRAINING else _health((each,))
+                for each in found
+            ]
         self._worse = {at for at, health in enumerate(self._healths) if health is _DEGRADED}
 
     def _tells_apart(self, weights: Sequence[int]) -> bool:
