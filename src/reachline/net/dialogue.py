@@ -12,13 +12,13 @@ import errno
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from reachline.core.checking import Fault, Verdict
 from reachline.net.tls import Contexts, words_of
 from reachline.talk.asking import Ask, Asked
 
-__all__ = ["Dialogue"]
+__all__ = ["Dialogue", "Layer"]
 
 _OURS: Final = frozenset(
     (
@@ -31,13 +31,34 @@ _EARLY_MOST: Final = 64 << 10
 """Bytes kept of a peer that speaks before it is asked: any greeting."""
 
 
+class Layer(NamedTuple):
+    """TLS of one connection: its context, and the name that is asked for, if any."""
+
+    context: ssl.SSLContext
+    name: str
+    distrust: Callable[[ssl.SSLObject], str] = lambda _: ""
+    """Why the certificate that was shown will not do; empty: it does."""
+
+
 class Dialogue:
     """With one endpoint. Written by the task that asks; one check at a time."""
 
     def __init__(
-        self, check: Asked, host: str, port: int, *, authority: str, reuse: bool, contexts: Contexts, name: str = ""
+        self,
+        check: Asked,
+        host: str,
+        port: int,
+        *,
+        authority: str,
+        reuse: bool,
+        contexts: Contexts,
+        name: str = "",
+        layer: Callable[[], Layer | None] | None = None,
     ) -> None:
-        """`authority` is whom it is asked as, `name` whom TLS must show a certificate of; empty: the host."""
+        """`authority` is whom it is asked as, `name` whom TLS must show a certificate of; empty: the host.
+
+        `layer` gives the TLS of a new connection where that is not the check's to say.
+        """
         self.lost: Final = asyncio.Event()
         """Set where a kept connection ended between two checks and the kind of check minds; cleared by the next check."""
         self._check: Final = check
@@ -46,6 +67,7 @@ class Dialogue:
         self._name: Final = name or host
         self._reuse: Final = reuse
         self._contexts: Final = contexts
+        self._layer: Final = layer
         self._wire: _Wire | None = None
 
     async def ask(self) -> Verdict | None:
@@ -89,20 +111,27 @@ class Dialogue:
             return wire
         self.close()
         loop = asyncio.get_running_loop()
-        context, name = self._tls()
+        layer = self._tls() if self._layer is None else self._layer()
         host, port = self._place
-        _, made = await loop.create_connection(
-            lambda: _Wire(loop, self._idle_end), host, port, ssl=context, server_hostname=name
+        transport, made = await loop.create_connection(
+            lambda: _Wire(loop, self._idle_end),
+            host,
+            port,
+            ssl=None if layer is None else layer.context,
+            server_hostname=None if layer is None else layer.name,
         )
+        if layer is not None and (why := layer.distrust(transport.get_extra_info("ssl_object"))):
+            transport.abort()
+            raise ConnectionAbortedError(errno.ECONNABORTED, why)
         self._wire = made
         return made
 
-    def _tls(self) -> tuple[ssl.SSLContext | None, str | None]:
+    def _tls(self) -> Layer | None:
         secure = self._check.secure
         if secure is None:
-            return None, None
+            return None
         named = secure if secure.name else replace(secure, name=self._name)
-        return self._contexts.of(named, verify=named.verify), named.server_name
+        return Layer(self._contexts.of(named, verify=named.verify), named.server_name)
 
     def _idle_end(self) -> None:
         self._wire = None

@@ -43,7 +43,7 @@ class Backend:
         pool: Pool,
         counts: Counter[str],
         *,
-        secure: Callable[[Pick, str], Secured] | None = None,
+        secure: Callable[[Pick, str], Secured | None] | None = None,
     ) -> None:
         self.name: Final = cluster.name
         self.cluster: Final = cluster

@@ -10,17 +10,22 @@ from random import Random
 from typing import Final, NamedTuple
 
 from reachline import __version__
+from reachline.abc import Discovery
 from reachline.doors.envoy.chain import Ads as AdsSource
 from reachline.doors.envoy.chain import Chain, Node, Upstream
 from reachline.doors.envoy.values import Cluster, Type
 from reachline.errors import ConfigError, Problem
+from reachline.members import Membership
 from reachline.model import Seconds
 from reachline.net.ads import Ads
+from reachline.net.dialogue import Dialogue
+from reachline.net.tls import Contexts
 from reachline.proxy import resources
 from reachline.proxy.backend import Backend
 from reachline.proxy.pool import Pool
 from reachline.proxy.refusing import of_upstream
-from reachline.proxy.securing import Clients
+from reachline.proxy.sockets import Following, Sockets
+from reachline.upstream.checks import Questions, Target
 from reachline.upstream.finding import discovery_of
 from reachline.upstream.keeper import Keeper
 from reachline.upstream.kept import KeptCluster
@@ -39,6 +44,7 @@ class _Kept(NamedTuple):
     backend: Backend
     upstream: Upstream
     keeper: Keeper
+    sockets: Sockets
 
 
 class Clusters:
@@ -145,10 +151,11 @@ class Clusters:
     async def _tend(self) -> None:
         while True:
             await asyncio.sleep(_TEND)
-            for backend in self.backends.values():
-                keys = {row.key for row in backend.kept.rows()}
-                backend.pool.tend(keys)
-                backend.forget(keys)
+            for each in self._kept.values():
+                keys = {row.key for row in each.backend.kept.rows()}
+                each.backend.pool.tend(keys)
+                each.backend.forget(keys)
+                each.sockets.forget(keys)
 
     def _made(self, cluster: Cluster, upstream: Upstream) -> _Kept:
         name, place = cluster.name, f"{self._place}: clusters.{cluster.name}"
@@ -156,9 +163,9 @@ class Clusters:
             raise ConfigError(*problems)
         plane = self._plane if cluster.type is Type.EDS and not (cluster.eds and cluster.eds.path) else None
         settings = replace(settings_of(name, cluster, plane, self._place), outlier_log=self._outlier_log)
-        loop, secure = asyncio.get_running_loop(), None
-        if upstream.tls is not None:
-            secure = Clients(upstream.tls, place=place).of
+        loop = asyncio.get_running_loop()
+        sockets = Sockets(upstream, cluster.check, place=place)
+        secure = None if sockets.is_plain else sockets.of
         keeper: Keeper | None = None
 
         def stir() -> None:
@@ -166,12 +173,20 @@ class Clusters:
                 keeper.stir()
 
         kept = KeptCluster(settings, clock=loop.time, wall=self._wall, rng=Random(self._rng.random()), stir=stir)
-        discovery = discovery_of(settings, Random(self._rng.random()), self._stream)
-        keeper = Keeper(kept, discovery, settled=lambda _: self._on_settled(name, kept), seed=self._rng.getrandbits(63))
-        kept.wake()
+        discovery: Discovery = discovery_of(settings, Random(self._rng.random()), self._stream)
         counts = self._counts.setdefault(name, Counter())
         pool = Pool(upstream, cluster.thresholds, counts, connect_timeout=cluster.connect_timeout, secure=secure)
-        return _Kept(Backend(cluster, upstream, kept, pool, counts, secure=secure), upstream, keeper)
+        if upstream.by_match:
+            discovery = Following(discovery, lambda found: _resocket(sockets, pool, found))
+        keeper = Keeper(
+            kept,
+            discovery,
+            settled=lambda _: self._on_settled(name, kept),
+            seed=self._rng.getrandbits(63),
+            questions=_questions(cluster, sockets),
+        )
+        kept.wake()
+        return _Kept(Backend(cluster, upstream, kept, pool, counts, secure=secure), upstream, keeper, sockets)
 
     def _on_settled(self, name: str, kept: KeptCluster) -> None:
         warm = self._warming.get(name)
@@ -195,6 +210,31 @@ class Clusters:
             self._streams[plane] = stream = _stream_to(plane, self._node, Random(self._rng.random()), self._place)
             self._start(stream)
         return self._streams[plane]
+
+
+def _resocket(sockets: Sockets, pool: Pool, membership: Membership) -> None:
+    for key in sockets.update(membership):
+        pool.leave_place(key)
+
+
+def _questions(cluster: Cluster, sockets: Sockets) -> Callable[[Target], Questions] | None:
+    """How endpoints are asked by checks where they speak TLS; None: in plain text."""
+    check = cluster.check
+    if check is None or sockets.is_plain:
+        return None
+
+    def questions(target: Target) -> Questions:
+        return Dialogue(
+            check.asked,
+            target.host,
+            target.port,
+            authority=target.hostname or cluster.name,
+            reuse=check.rules.reuse_connection,
+            contexts=Contexts(),
+            layer=lambda: sockets.of_check(target.key, target.hostname),
+        )
+
+    return questions
 
 
 def _stream_to(plane: ControlPlane, node: Node, rng: Random, place: str) -> Ads:

@@ -43,7 +43,7 @@ class Waiter(Protocol):
 class Place:
     """One endpoint's connections. `idle` is a stack: the one used last is used next, as in Envoy."""
 
-    __slots__ = ("connecting", "idle", "key", "open", "pick", "secured", "waiting")
+    __slots__ = ("connecting", "idle", "is_left", "key", "open", "pick", "secured", "waiting")
 
     def __init__(self, key: str, pick: Pick, secured: Secured | None) -> None:
         self.key: Final = key
@@ -52,6 +52,8 @@ class Place:
         self.idle: Final[list[EndpointChannel]] = []
         self.open: Final[set[EndpointChannel]] = set()
         self.connecting = 0
+        self.is_left = False
+        """Connections of it are used no more once they are free."""
         self.waiting: Final[deque[Waiter]] = deque()
 
 
@@ -65,21 +67,22 @@ class Pool:
         counts: Counter[str],
         *,
         connect_timeout: Seconds,
-        secure: Callable[[Pick, str], Secured] | None,
+        secure: Callable[[Pick, str], Secured | None] | None,
     ) -> None:
-        """`secure` gives the TLS of a connection to a pick for an authority; None: there is none."""
+        """`secure` gives the TLS of a connection to a pick for an authority; None: all is plain text."""
         self._upstream: Final = upstream
         self._thresholds: Final = thresholds
         self._counts: Final = counts
         self._connect_timeout: Final = connect_timeout
         self._secure: Final = secure
-        self._per_authority: Final = upstream.tls is not None and upstream.tls.auto_sni
+        self._per_authority: Final = any(each.auto_sni for each in upstream.secured)
         self._loop: Final = asyncio.get_running_loop()
         self._places: Final[dict[str, Place]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._connections = 0
         self._pending = 0
         self._is_closed = False
+        self._left = 0
         self.room: Final = reading_room()
 
     @property
@@ -143,7 +146,7 @@ class Pool:
         if place.waiting and not is_spent:
             self._pending -= 1
             place.waiting.popleft().connected(channel)
-        elif self._is_closed or is_spent or place.key not in self._places:
+        elif self._is_closed or is_spent or place.is_left or place.key not in self._places:
             channel.close()
         else:
             channel.idle_since = self._loop.time()
@@ -172,6 +175,19 @@ class Pool:
                     channel.close()
             if not (place.open or place.connecting or place.waiting):
                 del self._places[key]
+
+    def leave_place(self, target: str) -> None:
+        """The endpoint (`address:port`) is spoken to otherwise now: what leads there is used no more once it is free."""
+        for key, place in [each for each in self._places.items() if each[1].pick.target == target]:
+            if place.is_left:
+                continue
+            place.is_left = True
+            for channel in list(place.idle):
+                channel.close()
+            del self._places[key]
+            if place.open or place.connecting or place.waiting:
+                self._left += 1
+                self._places[f"{key} {self._left}"] = place
 
     def retire(self) -> None:
         """Its cluster is no more: idle connections end now, others once their exchange is over; who waits is still connected."""

@@ -12,6 +12,8 @@ from reachline.errors import Problem
 __all__ = ["of_listener", "of_resource", "of_routes", "of_upstream"]
 
 _NOT_DONE: Final = "is not done by this proxy"
+_SPKI: Final = "validation_context.verify_certificate_spki"
+_HASHES: Final = "write verify_certificate_hash"
 
 
 def of_resource(value: object, place: str) -> Iterator[Problem]:
@@ -32,6 +34,8 @@ def of_upstream(upstream: Upstream, place: str) -> Iterator[Problem]:
     if upstream.protocol not in ("HTTP1", "DOWNSTREAM"):
         rule, path = "endpoints are spoken to by HTTP/1.1 only", "typed_extension_protocol_options"
         yield Problem(place=place, path=path, value=upstream.protocol, rule=rule)
+    if any(each.trusted is not None and each.trusted.spki for each in upstream.secured):
+        yield Problem(place=place, path=_SPKI, value="", rule=_NOT_DONE, hint=_HASHES)
 
 
 def of_listener(listener: Listener, place: str) -> Iterator[Problem]:
@@ -43,6 +47,8 @@ def of_listener(listener: Listener, place: str) -> Iterator[Problem]:
         yield Problem(place=place, path=f"{at}.access_log", value="", rule=_NOT_DONE, hint="log in the manager")
     for each in (*listener.chains, *(() if listener.default is None else (listener.default,))):
         handler = each.handler
+        if each.tls is not None and each.tls.trusted is not None and each.tls.trusted.spki:
+            yield Problem(place=place, path=f"{at}.{_SPKI}", value="", rule=_NOT_DONE, hint=_HASHES)
         if isinstance(handler, TcpProxy):
             if handler.access_logs:
                 yield Problem(place=place, path=f"{at}.tcp_proxy.access_log", value="", rule=_NOT_DONE)

@@ -17,7 +17,6 @@ from reachline.doors.envoy.secured import Certificate, DownstreamTls, Material, 
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 from reachline.proxy.pool import Secured
-from reachline.upstream.listing import Pick
 
 __all__ = ["Clients", "Servers", "why_untrusted"]
 
@@ -81,32 +80,47 @@ class Servers:
 class Clients:
     """Connections to a cluster's endpoints. ConfigError where files cannot be read."""
 
-    __slots__ = ("_context", "_files", "_place", "_tls")
+    __slots__ = ("_alpn", "_context", "_files", "_place", "_tls")
 
-    def __init__(self, tls: UpstreamTls, *, place: str) -> None:
+    def __init__(self, tls: UpstreamTls, *, place: str, alpn: tuple[str, ...] = ()) -> None:
+        """`alpn` is what is offered; empty: what `tls` says of HTTP/1."""
         self._tls: Final = tls
+        self._alpn: Final = alpn
         own = () if tls.certificate is None else (tls.certificate,)
         self._files: Final = _Files(_materials(own, tls.trusted))
         self._place: Final = place
         try:
-            self._context = _client(tls)
+            self._context = _client(tls, alpn)
         except (OSError, ValueError) as error:
             raise _refusal(place, error) from error
 
-    def of(self, pick: Pick, authority: str) -> Secured:
-        """TLS of a new connection."""
+    def of(self, hostname: str, authority: str) -> Secured:
+        """TLS of a new connection to an endpoint that was found by `hostname` (empty: by none), for a request to `authority`."""
         if self._files.changed():
             try:
-                self._context = _client(self._tls)
+                self._context = _client(self._tls, self._alpn)
             except (OSError, ValueError) as error:
                 _not_in_use(self._place, error)
         tls = self._tls
         name = tls.sni
-        if tls.auto_host_sni and pick.hostname:
-            name = pick.hostname
+        if tls.auto_host_sni and hostname:
+            name = hostname
         elif tls.auto_sni and authority:
             name = authority.rpartition(":")[0] if authority.rpartition(":")[2].isdigit() else authority
-        return Secured(self._context, name, lambda shaken: why_untrusted(shaken, tls.trusted))
+
+        def distrust(shaken: ssl.SSLObject) -> str:
+            if tls.auto_san and not _is_for(shaken, name):
+                return "CERTIFICATE_VERIFY_FAILED: SAN matcher"
+            return why_untrusted(shaken, tls.trusted)
+
+        return Secured(self._context, name, distrust)
+
+
+def _is_for(shown: ssl.SSLObject, name: str) -> bool:
+    """Whether the certificate is one of this name; of one that nobody verified that is not known."""
+    names = (shown.getpeercert() or {}).get("subjectAltName", ())
+    pairs = [pair for pair in names if isinstance(pair, tuple)]
+    return any(_is_of(name.lower(), str(pair[1]).lower()) for pair in pairs if pair[0] in ("DNS", "IP Address"))
 
 
 def why_untrusted(found: ssl.SSLObject, trusted: Trusted | None) -> str:
@@ -129,10 +143,14 @@ def why_untrusted(found: ssl.SSLObject, trusted: Trusted | None) -> str:
 _KINDS: Final = {"DNS": "DNS", "URI": "URI", "EMAIL": "email", "IP_ADDRESS": "IP Address"}
 
 
+_ANY: Final = "ANY"
+"""Of `match_subject_alt_names`, which names no kind."""
+
+
 def _fits(kind: str, matcher: TextMatch, names: object) -> bool:
     if not isinstance(names, tuple):
         return False
-    return any(pair[0] == _KINDS.get(kind) and _matches(matcher, str(pair[1])) for pair in names)
+    return any((kind == _ANY or pair[0] == _KINDS.get(kind)) and _matches(matcher, str(pair[1])) for pair in names)
 
 
 def _matches(matcher: TextMatch, name: str) -> bool:
@@ -188,7 +206,7 @@ def _one_server(tls: DownstreamTls, certificate: Certificate) -> ssl.SSLContext:
     return context
 
 
-def _client(tls: UpstreamTls) -> ssl.SSLContext:
+def _client(tls: UpstreamTls, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     trusted = tls.trusted
@@ -201,7 +219,9 @@ def _client(tls: UpstreamTls) -> ssl.SSLContext:
     if tls.certificate is not None:
         _load(context, tls.certificate)
     _limit(context, tls.parameters, least="TLSv1_2", most="TLSv1_3")
-    if tls.alpn:
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    elif tls.alpn:
         context.set_alpn_protocols([each for each in tls.alpn if each != "h2"] or ["http/1.1"])
     return context
 

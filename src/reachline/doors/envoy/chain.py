@@ -15,7 +15,7 @@ from typing import NamedTuple
 from reachline.core.pick.keying import HashPolicy
 from reachline.doors.envoy.logged import AccessLog
 from reachline.doors.envoy.routes import RouteConfig, Upgrade, WeightedCluster
-from reachline.doors.envoy.secured import DownstreamTls, UpstreamTls
+from reachline.doors.envoy.secured import DownstreamTls, SocketMatch, UpstreamTls
 from reachline.doors.envoy.values import Settings
 from reachline.errors import Problem
 from reachline.members import Address
@@ -104,6 +104,9 @@ class Upstream:
     protocol: str = "HTTP1"
     """HTTP1, HTTP2, AUTO (by ALPN) or DOWNSTREAM (as the client speaks)."""
     tls: UpstreamTls | None = None
+    """Of endpoints that none of `by_match` fits; None: plain text."""
+    by_match: tuple[SocketMatch, ...] = ()
+    """The first one that an endpoint's metadata fits is how it is spoken to."""
     idle_timeout: Seconds = 3600.0
     """Of a connection without requests; 0: no limit."""
     max_connection_duration: Seconds = 0.0
@@ -121,6 +124,11 @@ class Upstream:
     enable_trailers: bool = False
     keepalive: tuple[int, int, int] | None = None
     """TCP keepalive: (probes, seconds of silence before, seconds between); 0 in one: the machine's own."""
+
+    @property
+    def secured(self) -> tuple[UpstreamTls, ...]:
+        """TLS of every kind that it may be spoken to by."""
+        return tuple(each for each in (self.tls, *(match.tls for match in self.by_match)) if each is not None)
 
 
 class RouteSource(NamedTuple):

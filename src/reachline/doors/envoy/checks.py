@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from reachline.core.checking_rules import CheckRules
@@ -33,14 +33,19 @@ _ADDS: Final = _APPENDS[:3]
 _UNSUPPORTED: Final = {
     "alt_port": "use health_check_config.port_value of the endpoint",
     "event_service": "use event_logger with a file sink",
-    "transport_socket_match_criteria": "checks speak plain text here",
-    "tls_options": "checks speak plain text here",
 }
+_TLS: Final = {
+    "transport_socket_match_criteria": "checks speak plain text here", "tls_options": "checks speak plain text here",
+}  # fmt: skip
+"""By who leaves it to others how endpoints are spoken to."""
 _HEADER: Final = re.compile(r"[^\x00\r\n]*")
 
 
-def check(cluster: Block, *, http2: bool) -> CheckSettings | None:
-    """The cluster's check; None where there is none. `http2`: whether its endpoints speak HTTP/2."""
+def check(cluster: Block, *, http2: bool, is_whole: bool = False) -> CheckSettings | None:
+    """The cluster's check; None where there is none. `http2`: whether its endpoints speak HTTP/2.
+
+    `is_whole`: whoever checks knows the cluster's transport sockets.
+    """
     blocks = cluster.blocks("health_checks")
     if not blocks:
         return None
@@ -50,9 +55,25 @@ def check(cluster: Block, *, http2: bool) -> CheckSettings | None:
     rules = _rules(block)
     asked = _asked(block, http2=http2)
     log = _log_of(block)
-    block.unsupported(_UNSUPPORTED)
+    block.unsupported(_UNSUPPORTED if is_whole else _UNSUPPORTED | _TLS)
+    socket, alpn = _socket(block) if is_whole else (None, ())
     block.done()
-    return None if rules is None or asked is None else CheckSettings(rules=rules, asked=asked, event_log=log)
+    if rules is None or asked is None:
+        return None
+    return CheckSettings(rules=rules, asked=asked, event_log=log, socket=socket, alpn=alpn)
+
+
+def _socket(block: Block) -> tuple[Mapping[str, object] | None, tuple[str, ...]]:
+    """What stands for an endpoint's metadata when its transport socket is chosen for checks, and the protocols that are offered there."""
+    criteria, options = block.raw("transport_socket_match_criteria"), block.block("tls_options")
+    if criteria is not None and not isinstance(criteria, Mapping):
+        block.refuse("transport_socket_match_criteria", "must be a block, as in transport_socket_matches")
+        criteria = None
+    alpn: tuple[str, ...] = ()
+    if options is not None:
+        alpn = options.texts("alpn_protocols")
+        options.done()
+    return criteria, alpn
 
 
 def _rules(block: Block) -> CheckRules | None:

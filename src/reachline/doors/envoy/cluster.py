@@ -24,7 +24,6 @@ _ASIDE: Final = (
 )  # fmt: skip
 """About connections, protocols and figures: those are the caller's own, or not ours to keep."""
 _UNSUPPORTED: Final = {
-    "transport_socket_matches": "endpoints of one cluster are reached alike",
     "transport_socket_matcher": "endpoints of one cluster are reached alike",
     "upstream_bind_config": "bind in the client, or give a line of the reach door a source",
     "filters": "there is no filter chain here",
@@ -34,6 +33,8 @@ _UNSUPPORTED: Final = {
     "connection_pool_per_downstream_connection": "there are no downstream connections here",
     "original_dst_lb_config": "type: ORIGINAL_DST is not supported here",
 }
+_MATCHES: Final = {"transport_socket_matches": "endpoints of one cluster are reached alike"}
+"""By who leaves it to others how endpoints are spoken to."""
 _RAW: Final = "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
 _DNS: Final = "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster"
 _HTTP: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -54,7 +55,7 @@ def cluster(block: Block, *, is_whole: bool = False) -> Cluster | None:
         connect_timeout=block.seconds("connect_timeout", 5.0),
         dns=dns(block, names, kind),
         eds=eds(block, name, kind),
-        check=check(block, http2=is_http2),
+        check=check(block, http2=is_http2, is_whole=is_whole),
         outliers=outliers(block.block("outlier_detection")),
         policy=balance.policy,
         by_locality=balance.by_locality,
@@ -72,7 +73,7 @@ def cluster(block: Block, *, is_whole: bool = False) -> Cluster | None:
     _check_endpoints(block, found)
     _transport(block, is_checked=found.check is not None, is_whole=is_whole)
     block.aside(*_ASIDE)
-    block.unsupported(_UNSUPPORTED)
+    block.unsupported(_UNSUPPORTED if is_whole else _UNSUPPORTED | _MATCHES)
     block.done()
     return found if name else None
 
@@ -146,7 +147,9 @@ def _transport(block: Block, *, is_checked: bool, is_whole: bool) -> None:
         socket.done()
     if config is None or config.text("@type") == _RAW:
         return
+    if is_whole:
+        return
     if is_checked:
         block.found.refuse(socket.path, "is not supported together with health_checks", about_key=True)
-    elif not is_whole:
+    else:
         block.found.notice(socket.path, "is left aside: the client that makes the calls speaks TLS")

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reachline.doors.envoy.routes import TextMatch
 
-__all__ = ["Certificate", "DownstreamTls", "Material", "TlsParameters", "Trusted", "UpstreamTls"]
+__all__ = [
+    "SOCKET_MATCH",
+    "Certificate",
+    "DownstreamTls",
+    "Material",
+    "SocketMatch",
+    "TlsParameters",
+    "Trusted",
+    "UpstreamTls",
+    "matched",
+]
+
+SOCKET_MATCH: Final = "envoy.transport_socket_match"
+"""Whose metadata of an endpoint says which of a cluster's sockets it is spoken to by."""
 
 
 class Material(NamedTuple):
@@ -81,3 +95,32 @@ class UpstreamTls:
     trusted: Trusted | None = None
     alpn: tuple[str, ...] = ()
     parameters: TlsParameters = TlsParameters()
+
+
+class SocketMatch(NamedTuple):
+    """One of a cluster's `transport_socket_matches`."""
+
+    name: str
+    wanted: Mapping[str, object]
+    """What an endpoint's metadata of `SOCKET_MATCH` must hold, as JSON values; empty: any endpoint."""
+    tls: UpstreamTls | None
+    """None: plain text."""
+
+
+def matched(matches: tuple[SocketMatch, ...], metadata: Mapping[str, object]) -> int | None:
+    """The place of the first that fits an endpoint of this metadata, by filter; None: none does, the cluster's own socket counts."""
+    given = metadata.get(SOCKET_MATCH)
+    labels: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    for at, match in enumerate(matches):
+        if all(name in labels and _is_same(labels[name], value) for name, value in match.wanted.items()):
+            return at
+    return None
+
+
+def _is_same(one: object, other: object) -> bool:
+    """As JSON has it: true is no 1."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and one == other

@@ -9,7 +9,7 @@ from typing import Final
 from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.fields import Block
 from reachline.doors.envoy.managing import http2
-from reachline.doors.envoy.secured import UpstreamTls
+from reachline.doors.envoy.secured import SocketMatch, UpstreamTls
 from reachline.doors.envoy.securing import Secret
 from reachline.doors.envoy.securing import upstream as tls_of
 
@@ -27,6 +27,7 @@ def upstream(block: Block, known: Mapping[str, Secret]) -> Upstream:
     """Of a cluster's block, whose other fields are read elsewhere."""
     found = Upstream(
         tls=tls_of(block.block("transport_socket"), known),
+        by_match=_matches(block, known),
         buffer_limit=block.whole("per_connection_buffer_limit_bytes", 1 << 20),
         keepalive=_keepalive(block.block("upstream_connection_options")),
         max_requests_per_connection=block.whole("max_requests_per_connection"),
@@ -39,12 +40,27 @@ def upstream(block: Block, known: Mapping[str, Secret]) -> Upstream:
                 path = (*block.at("typed_extension_protocol_options"), str(name))
                 block.found.refuse(path, "is not supported here", f"{_KEY} is", about_key=True)
     found = _old(block, found) if typed is None else _options(typed, found)
-    if found.protocol == "AUTO" and found.tls is None:
+    if found.protocol == "AUTO" and not found.secured:
         hint = "give it a transport_socket with TLS"
         block.found.refuse(
             block.path, "has auto_config, which asks by ALPN, and speaks plain text", hint, about_key=True
         )
     return found
+
+
+def _matches(block: Block, known: Mapping[str, Secret]) -> tuple[SocketMatch, ...]:
+    found: list[SocketMatch] = []
+    for each in block.blocks("transport_socket_matches"):
+        name = each.text("name", needed=True)
+        wanted = each.raw("match")
+        if wanted is not None and not isinstance(wanted, Mapping):
+            each.refuse("match", "must be a block: what an endpoint's metadata must hold")
+            wanted = None
+        if not each.has("transport_socket"):
+            each.found.refuse(each.at("transport_socket"), "is needed", about_key=True)
+        found.append(SocketMatch(name, wanted or {}, tls_of(each.block("transport_socket"), known)))
+        each.done()
+    return tuple(found)
 
 
 def _old(block: Block, found: Upstream) -> Upstream:
@@ -127,14 +143,12 @@ def _names(block: Block, found: Upstream) -> Upstream:
     auto_sni, auto_san = block.flag("auto_sni"), block.flag("auto_san_validation")
     block.unsupported({"override_auto_sni_header": "SNI is the authority"})
     block.done()
-    tls = found.tls
-    if tls is None:
-        return found
-    return replace(found, tls=_automatic(tls, auto_sni=auto_sni, auto_san=auto_san))
 
+    def automatic(tls: UpstreamTls | None) -> UpstreamTls | None:
+        return None if tls is None else replace(tls, auto_sni=auto_sni, auto_san=auto_san or tls.auto_san)
 
-def _automatic(tls: UpstreamTls, *, auto_sni: bool, auto_san: bool) -> UpstreamTls:
-    return replace(tls, auto_sni=auto_sni, auto_san=auto_san or tls.auto_san)
+    by_match = tuple(each._replace(tls=automatic(each.tls)) for each in found.by_match)
+    return replace(found, tls=automatic(found.tls), by_match=by_match)
 
 
 def _first(block: Block, found: Upstream) -> Upstream:

@@ -62,6 +62,10 @@ class CheckSettings:
     asked: Asked
     event_log: str = ""
     """A file for its events; empty: none."""
+    socket: Mapping[str, object] | None = None
+    """What stands for an endpoint's metadata when its transport socket is chosen for checks; None: the endpoint's own."""
+    alpn: tuple[str, ...] = ()
+    """Protocols that checks offer by TLS; empty: those of the transport socket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
