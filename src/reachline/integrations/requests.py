@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.structures import CaseInsensitiveDict
 from urllib3.util import Timeout
 
-from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, aim, is_proxy, place
+from reachline.integrations.exchange import LIMIT, Exchange, Lines, Route, is_proxy, place, placed
 from reachline.integrations.pools import Pools
 from reachline.integrations.urllib3 import paced, within
 from reachline.model import Seconds
@@ -18,6 +20,11 @@ from reachline.upstream import Pick
 from reachline.upstream.tries import TRIES, Plan
 
 __all__ = ["Adapter"]
+
+_KNOWN: Final = 1_024
+"""URLs of lines that are kept…"""
+_URL_MOST: Final = 256
+"""…of this many characters at most: what is longer carries a query of its own, and is not asked again."""
 
 Timeouts = float | tuple[float | None, float | None] | Timeout | None
 
@@ -40,7 +47,7 @@ class Adapter(BaseAdapter):
     ) -> None:
         super().__init__()
         self._route: Final = Route(lines, tries=tries, deadline=deadline, keep_host=keep_host)
-        self._said: Final = Plan() if idempotent is None else Plan(idempotent=idempotent)
+        self._said: Final = None if idempotent is None else Plan(idempotent=idempotent)
         self._plain: Final = HTTPAdapter()
         self._pools: Final[Pools[HTTPAdapter]] = Pools(lambda _: _LineAdapter())
 
@@ -78,9 +85,11 @@ class Adapter(BaseAdapter):
         if pick is None:
             return self._plain.send(request, **settings)
         aimed = _aimed(pick, request, keep_host=self._route.keep_host)
-        given = settings["timeout"]
-        usual = Timeout(connect=given[0], read=given[1]) if isinstance(given, tuple) else given
-        own = {**settings, "timeout": within(exchange, usual)}
+        own = settings
+        if exchange.has_deadline:
+            given = settings["timeout"]
+            usual = Timeout(connect=given[0], read=given[1]) if isinstance(given, tuple) else given
+            own = {**settings, "timeout": within(exchange, usual)}
         proxies = {urlsplit(str(aimed.url)).scheme: pick.via} if is_proxy(pick.via) else {}
         # Last, for what is borrowed is to be given back.
         lease, closing = self._pools.borrow(pick)
@@ -109,10 +118,22 @@ class _LineAdapter(HTTPAdapter):
 
 
 def _aimed(pick: Pick, request: requests.PreparedRequest, *, keep_host: bool) -> requests.PreparedRequest:
-    url = urlsplit(str(request.url))
-    scheme, host, port = aim(pick, url.scheme)
-    found = request.copy()
-    found.url = urlunsplit((scheme, place(host, port), url.path, url.query, ""))
+    """The request, to the line. Cookies are the caller's own, for they are only read: a copy of their jar takes longer than a pick."""
+    text = str(request.url)
+    known = _placed if len(text) <= _URL_MOST else _placed.__wrapped__
+    url, netloc = known(text, pick.url, pick.address, pick.target)
+    found = requests.PreparedRequest()
+    vars(found).update(vars(request))
+    found.url = url
     if keep_host:
-        found.headers["host"] = url.netloc.rpartition("@")[2]
+        found.headers = CaseInsensitiveDict(request.headers)
+        found.headers["host"] = netloc
     return found
+
+
+@lru_cache(maxsize=_KNOWN)
+def _placed(text: str, line: str, address: tuple[str, int] | None, target: str) -> tuple[str, str]:
+    """A URL at a line, and the host that it names itself."""
+    url = urlsplit(text)
+    scheme, host, port = placed(line, address, target, url.scheme)
+    return urlunsplit((scheme, place(host, port), url.path, url.query, "")), url.netloc.rpartition("@")[2]
