@@ -358,6 +358,24 @@ def test_streams_that_have_not_said_who_they_are_take_room_too(serves) -> None:
     serves(test, most=1)
 
 
+@pytest.mark.parametrize("error", [ConnectionError("it went"), ValueError("a fault of ours")])
+def test_a_stream_whose_client_cannot_be_told_any_more_ends_with_the_reason(serves, error) -> None:
+    async def test(served: Served) -> None:
+        async def asks() -> AsyncIterator[bytes]:
+            yield xds.encode(Request(EDS, ("a",), is_first=True), ENVOY)
+            await asyncio.Event().wait()
+
+        async def breaks(_: bytes) -> None:
+            raise error
+
+        served.publish(a="1")
+        with pytest.raises(type(error), match=str(error)):
+            async with asyncio.timeout(30):
+                await served.serving.sotw.hold(asks(), rpc.Call("peer", {}), breaks)
+
+    serves(test)
+
+
 def test_thousands_of_names_that_do_not_exist_are_answered_by_silence_and_found_when_they_come(serves) -> None:
     async def test(served: Served) -> None:
         names = tuple(f"c{number}" for number in range(5_000))

@@ -60,7 +60,7 @@ class Stream:
         self.is_returning = False
         """It was told something before this stream, by us or by a center before us."""
         self.is_over = False
-        self.failure: ConnectionError | None = None
+        self.failure: Exception | None = None
         """Why nothing can be told any more."""
 
 
@@ -199,7 +199,7 @@ class Serving:
                 self._counts["xds_answers", answer.type_url.rpartition(".")[2]] += 1
                 await stream.write(self._splicer.bytes_of(answer))
                 del answer  # while the client takes its time it would be kept twice
-        except ConnectionError as error:
+        except Exception as error:  # noqa: BLE001  (whose stream it is raises it)
             stream.failure = error
             _finish(stream)
         finally:
