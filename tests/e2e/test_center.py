@@ -172,7 +172,7 @@ def world(directory: Path, text: str, *agents: str, healthy: bool = True) -> Ite
         for name in agents:
             made.start_agent(name)
         if healthy:
-            eventually(lambda: _all_healthy(made), within=45, every=0.2, what="both lines to be healthy")
+            eventually(lambda: _all_healthy(made), within=120, every=0.2, what="both lines to be healthy")
         yield made
     finally:
         made.end()
@@ -246,6 +246,7 @@ def _agents(there: World) -> dict[str, str]:
     return {row["agent"]: row["state"] for row in there.get("/api/v1/agents")["agents"]}
 
 
+@pytest.mark.alone  # five seconds are promised on a machine that is not busy otherwise
 def test_the_end_is_quick_quiet_and_complete(tmp_path):
     with world(tmp_path, QUICK, "one", healthy=False) as there:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -307,13 +308,13 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(tmp_path, text, told):
 
 def _center(file: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "reachline", "center", str(file), "--log-level", "warning"]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30, env=os.environ)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=os.environ)
 
 
 def test_status_and_health_show_a_running_center(tmp_path):
     def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "reachline", *arguments, "--center", there.url]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
 
     with world(tmp_path, QUICK, "one", "two") as there:
         table = ask("status").stdout.splitlines()

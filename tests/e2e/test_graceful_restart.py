@@ -14,7 +14,7 @@ from tests.measured import best_of
 
 from reachline.testing.wait import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]  # a minute, on a machine that is not busy
 
 AGENTS = ("a1", "a2", "a3", "a4")
 

@@ -29,7 +29,7 @@ from reachline.testing.center import FrameAgent
 from reachline.testing.wait import until
 from reachline.wire.frame import Hello
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]  # a minute, on a machine that is not busy
 
 SEED: Final = 20_261_130
 KILLS: Final = 15

@@ -29,7 +29,7 @@ def test_each_client_leaves_a_dead_line_within_a_second_and_it_returns_by_trial_
 
             eventually(lambda: running.line("b").get("weight") == 0, within=30, what="the published weight is 0")
             running.start_target("b")
-            seen = _steps_until_closed(running, within=180)
+            seen = _steps_until_closed(running, within=300)
 
             assert not traffic.raised
         assert [step for step, _ in seen] == [("half_open", 0), ("ramp", 1), ("ramp", 2), ("closed", 0)]
