@@ -8,7 +8,7 @@ VENV   ?= .venv
 # One more than there are cores: at any time some tests wait for a center to make up its mind.
 JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
 # Whole processes take a fifth of a core each (measured), and wait for the rest: for probes, votes, cooldowns and ramps.
-WHOLE  ?= $(shell expr $(JOBS) + 2)
+WHOLE  ?= $(shell expr $(JOBS) + 1)
 ARGS   ?=
 
 BIN    := $(VENV)/bin
