@@ -71,6 +71,7 @@ from reachline.wire import (
     posted,
     redis,
     sockdiag,
+    socks5,
     x509,
 )
 from reachline.wire.ads import EDS, Client, Response
@@ -1102,6 +1103,12 @@ def _listed(data: bytes) -> None:
         assert all(0 <= prefix <= 32 for _, prefix in found.four)
 
 
+def _unwrapped(data: bytes) -> None:
+    found = socks5.unwrapped(data)
+    if found is not None and entering.is_target(*found[:2]):
+        assert socks5.unwrapped(socks5.wrapping(*found[:2]) + data[found[2] :]) is not None
+
+
 def _passages() -> Iterator[Target]:
     said = (
         b"\x05\x01\x00\x05\x01\x00\x03\x09a.example\x01\xbb",
@@ -1115,6 +1122,8 @@ def _passages() -> Iterator[Target]:
         bytes.fromhex("0a100a02434e12080a040a00000010081800"),
     )
     yield Target(name="passage.entering", run=_entered, errors=(), seeds=said, tokens=HTTP_TOKENS)
+    datagrams = (b"\0\0\0\x01\x7f\0\0\x01\0\x35x", b"\0\0\0\x03\x01a\0\x35x", b"\0\0\0\x04" + bytes(18))
+    yield Target(name="passage.datagrams", run=_unwrapped, errors=(), seeds=datagrams)
     yield Target(name="geodata", run=_listed, errors=(RemoteProtocolError,), seeds=lists)
 
 

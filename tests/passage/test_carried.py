@@ -33,7 +33,7 @@ class _Door(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def _carrying(
+async def carrying(
     outbounds: Sequence[Mapping[str, Any]],
     *,
     inbounds: Sequence[Mapping[str, Any]] = (),
@@ -73,7 +73,7 @@ def _request(host: str, port: int) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def _client(port: int, said: bytes = b"") -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def tunnelled(port: int, said: bytes = b"") -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(said)
@@ -88,7 +88,7 @@ async def _client(port: int, said: bytes = b"") -> AsyncIterator[tuple[asyncio.S
 async def _tunnel(
     door: int, port: int, host: str = "127.0.0.1"
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with _client(door, _GREETING + _request(host, port)) as (reader, writer):
+    async with tunnelled(door, _GREETING + _request(host, port)) as (reader, writer):
         assert await reader.readexactly(len(_YES)) == _YES
         yield reader, writer
 
@@ -128,7 +128,7 @@ async def _curl(*options: str) -> str:
 @pytest.mark.parametrize("way", ["--socks5-hostname", "--socks5", "--socks4a", "-x", "-px"])
 def test_curl_is_carried_in_every_protocol(way: str) -> None:
     async def main() -> str:
-        async with serving(_web) as web, _carrying([{"protocol": "freedom"}]) as door:
+        async with serving(_web) as web, carrying([{"protocol": "freedom"}]) as door:
             options = ("-p", "-x") if way == "-px" else (way,)
             return await _curl(*options, f"127.0.0.1:{door.ports['in']}", f"http://127.0.0.1:{web.port}/x")
 
@@ -150,7 +150,7 @@ def test_curl_is_carried_through_real_proxies(part: str, tmp_path: Path) -> None
                 "protocol": "http" if part == "tinyproxy" else "socks",
                 "settings": {"servers": [server]},
             }
-            async with serving(_web) as web, _carrying([out]) as door:
+            async with serving(_web) as web, carrying([out]) as door:
                 said = await _curl(
                     "--socks5-hostname", f"127.0.0.1:{door.ports['in']}", f"http://localhost:{web.port}/x"
                 )
@@ -173,7 +173,7 @@ def test_accounts_are_asked_for_and_route() -> None:
             {"protocol": "freedom"},
             {"tag": "none", "protocol": "blackhole", "settings": {"response": {"type": "http"}}},
         ]
-        async with serving(_web) as web, _carrying(outbounds, inbounds=[inbound], routing=rules) as door:
+        async with serving(_web) as web, carrying(outbounds, inbounds=[inbound], routing=rules) as door:
             url = f"http://127.0.0.1:{web.port}/x"
             ways = [f"socks5h://{login}127.0.0.1:{door.ports['in']}" for login in ("b:2@", "a:1@", "a:2@", "")]
             return [await _curl("-o", "-", "-w", "%{http_code}", "-x", way, url) for way in ways]
@@ -186,8 +186,8 @@ def test_a_forward_goes_to_its_address_alone() -> None:
         async with serving(_echo) as echo:
             inbound = {"tag": "f", "protocol": "dokodemo-door", "settings": {"address": "127.0.0.1", "port": echo.port}}
             async with (
-                _carrying([{"protocol": "freedom"}], inbounds=[inbound]) as door,
-                _client(door.ports["f"], b"hello") as (reader, writer),
+                carrying([{"protocol": "freedom"}], inbounds=[inbound]) as door,
+                tunnelled(door.ports["f"], b"hello") as (reader, writer),
             ):
                 writer.write_eof()
                 return await reader.read()
@@ -201,7 +201,7 @@ def test_each_direction_ends_alone_and_nothing_is_lost() -> None:
     async def main() -> bytes:
         async with (
             serving(_echo) as echo,
-            _carrying([{"protocol": "freedom"}], policy={"levels": {"0": {"downlinkOnly": 60}}}) as door,
+            carrying([{"protocol": "freedom"}], policy={"levels": {"0": {"downlinkOnly": 60}}}) as door,
             _tunnel(door.ports["in"], echo.port) as (reader, writer),
         ):
             reading = asyncio.create_task(reader.read())
@@ -229,7 +229,7 @@ def test_who_takes_nothing_holds_the_other_side_up() -> None:
                 await writer.drain()
                 taken += 1 << 16
 
-        async with serving(pour) as source, _carrying([{"protocol": "freedom"}]) as door:
+        async with serving(pour) as source, carrying([{"protocol": "freedom"}]) as door:
             with socket.create_connection(("127.0.0.1", door.ports["in"])) as sock:
                 sock.setblocking(False)
                 await asyncio.get_running_loop().sock_sendall(sock, _GREETING + _request("127.0.0.1", source.port))
@@ -255,7 +255,7 @@ def test_a_failed_dial_is_tried_once_more_by_another() -> None:
                 _socks("p1", dead),
                 {"tag": "p2", "protocol": "freedom"},
             ]
-            async with _carrying(outbounds, routing=_balanced()) as door:
+            async with carrying(outbounds, routing=_balanced()) as door:
                 said = []
                 for _ in range(4):
                     async with _tunnel(door.ports["in"], echo.port) as (reader, writer):
@@ -288,11 +288,11 @@ def test_where_nobody_is_well_nothing_leaks_to_the_first_outbound(strategy: str)
         outbounds = [{"tag": "direct", "protocol": "freedom"}, _socks("p1", dead), _socks("p2", dead)]
         async with (
             serving(count) as target,
-            _carrying(outbounds, routing=_balanced(strategy=strategy), observatory=observatory) as door,
+            carrying(outbounds, routing=_balanced(strategy=strategy), observatory=observatory) as door,
         ):
             said = []
             for _ in range(6):
-                async with _client(door.ports["in"], _GREETING + _request("127.0.0.1", target.port)) as (reader, _):
+                async with tunnelled(door.ports["in"], _GREETING + _request("127.0.0.1", target.port)) as (reader, _):
                     said.append(await reader.read())
             return said
 
@@ -306,10 +306,8 @@ def test_a_rule_that_names_nobody_drops_the_connection() -> None:
     async def main() -> bytes:
         async with (
             serving(_echo) as echo,
-            _carrying(
-                [{"protocol": "freedom"}], routing={"rules": [{"network": "tcp", "outboundTag": "gone"}]}
-            ) as door,
-            _client(door.ports["in"], _GREETING + _request("127.0.0.1", echo.port)) as (reader, _),
+            carrying([{"protocol": "freedom"}], routing={"rules": [{"network": "tcp", "outboundTag": "gone"}]}) as door,
+            tunnelled(door.ports["in"], _GREETING + _request("127.0.0.1", echo.port)) as (reader, _),
         ):
             return await reader.read()
 
@@ -318,10 +316,10 @@ def test_a_rule_that_names_nobody_drops_the_connection() -> None:
 
 def test_why_a_target_is_not_reached_is_told() -> None:
     async def main() -> list[bytes]:
-        async with _carrying([{"protocol": "freedom"}]) as door:
+        async with carrying([{"protocol": "freedom"}]) as door:
             said = []
             for host in ("127.0.0.1", "no-such-name.invalid"):
-                async with _client(door.ports["in"], _GREETING + _request(host, free_port())) as (reader, _):
+                async with tunnelled(door.ports["in"], _GREETING + _request(host, free_port())) as (reader, _):
                     said.append((await reader.read())[2:4])
             return said
 
@@ -333,9 +331,9 @@ def test_silent_clients_are_let_go() -> None:
     policy = {"levels": {"0": {"handshake": 1, "connIdle": 1}}}
 
     async def main() -> dict[str, int]:
-        async with serving(_echo) as echo, _carrying([{"protocol": "freedom"}], policy=policy) as door:
+        async with serving(_echo) as echo, carrying([{"protocol": "freedom"}], policy=policy) as door:
             async with (
-                _client(door.ports["in"], b"\x05") as (slow, _),
+                tunnelled(door.ports["in"], b"\x05") as (slow, _),
                 _tunnel(door.ports["in"], echo.port) as (idle, _),
             ):
                 assert await slow.read() == b""
@@ -350,16 +348,16 @@ def test_silent_clients_are_let_go() -> None:
 
 def test_connections_are_bounded_and_wrong_ones_leave_nothing() -> None:
     async def main() -> dict[str, int]:
-        async with _carrying([{"protocol": "freedom"}], most=8) as door, contextlib.AsyncExitStack() as stack:
+        async with carrying([{"protocol": "freedom"}], most=8) as door, contextlib.AsyncExitStack() as stack:
             for _ in range(8):
-                await stack.enter_async_context(_client(door.ports["in"]))
+                await stack.enter_async_context(tunnelled(door.ports["in"]))
             await until(lambda: door.passage.connections == 8, what="all of them to be taken")
-            async with _client(door.ports["in"]) as (reader, _):
+            async with tunnelled(door.ports["in"]) as (reader, _):
                 assert await reader.read() == b""
             await stack.aclose()
             await until(lambda: door.passage.connections == 0, what="all of them to be gone")
             for said in (b"\x16\x03\x01\x02", b"\x06\x06", b"GET / HTTP/1.1\r\n\r\n", b"A" * 40_000):
-                async with _client(door.ports["in"], said) as (reader, _):
+                async with tunnelled(door.ports["in"], said) as (reader, _):
                     with contextlib.suppress(ConnectionError):
                         await reader.read()
             await until(lambda: door.passage.connections == 0, what="all of them to be gone")
@@ -382,7 +380,7 @@ def test_a_cut_connection_is_told_as_a_cut() -> None:
     async def main() -> None:
         async with (
             serving(reset) as target,
-            _carrying([{"protocol": "freedom"}]) as door,
+            carrying([{"protocol": "freedom"}]) as door,
             _tunnel(door.ports["in"], target.port) as (reader, writer),
         ):
             writer.write(b"x")
@@ -396,7 +394,7 @@ def test_bytes_are_counted_where_the_policy_asks() -> None:
     policy = {"system": {"statsInboundUplink": True, "statsOutboundDownlink": True}}
 
     async def main() -> dict[str, dict[str, dict[str, int]]]:
-        async with serving(_echo) as echo, _carrying([{"tag": "out", "protocol": "freedom"}], policy=policy) as door:
+        async with serving(_echo) as echo, carrying([{"tag": "out", "protocol": "freedom"}], policy=policy) as door:
             async with _tunnel(door.ports["in"], echo.port) as (reader, writer):
                 writer.write(b"abc")
                 writer.write_eof()

@@ -18,6 +18,7 @@ from reachline.doors.observatory.inbounds import Entry, Served
 from reachline.doors.observatory.matching import Ip, Question
 from reachline.model import Failure, Seconds
 from reachline.net.resolve import Resolver
+from reachline.passage.datagrams import Association
 from reachline.passage.dialing import Dialed, Lost, dial, resolve
 from reachline.passage.guide import Guide
 from reachline.passage.splice import Room, Splice
@@ -77,6 +78,9 @@ class Carrier:
             if asked is None:
                 client.sock.close()
                 return
+            if asked.form is Form.ASSOCIATE:
+                await self._associated(client, asked)
+                return
             found = await self._connected(client, asked)
             if isinstance(found, _Refused):
                 events["refused"] += 1
@@ -106,7 +110,7 @@ class Carrier:
             host, port = served.target or ("", 0)
             return Asked(Form.RAW, host, port or client.local[1], "", b"")
         loop = asyncio.get_running_loop()
-        entering = Entering(served.accounts, takes_socks=served.entry is Entry.MIXED)
+        entering = Entering(served.accounts, takes_socks=served.entry is Entry.MIXED, takes_udp=served.has_udp)
         events = self._traffic.events
         try:
             async with asyncio.timeout(self._patience(served).handshake):
@@ -144,6 +148,35 @@ class Carrier:
                 case Exit.GOES:
                     return await self._dialed(way, balancer, asked)
         return _Refused(None, "is led in a circle by loopback outbounds")
+
+    async def _associated(self, client: Client, asked: Asked) -> None:
+        """Datagrams, for as long as the client keeps its connection."""
+
+        async def routed(host: str, port: int) -> Way | None:
+            to = asked._replace(host=host, port=port)
+            inbound = client.served.tag
+            for _ in range(_MOST_LOOPS):
+                way, _ = await self._routed(client, to, inbound)
+                if way is None or way.exit is not Exit.LOOPS:
+                    return way
+                inbound = way.inbound
+            return None
+
+        with contextlib.closing(client.sock):
+            association = Association(
+                client.sock,
+                client.local[0],
+                client.address[0],
+                routed=routed,
+                resolver=self._resolver,
+                events=self._traffic.events,
+                idle=self._patience(client.served).idle,
+            )
+            self._traffic.events["associations"] += 1
+            host, port = association.address
+            await self._told(client, yes(asked.form, client.served.udp_host or host, port))
+            await association.run()
+            self._traffic.add(client.served.tag, "", association.sent, association.heard)
 
     async def _routed(self, client: Client, asked: Asked, inbound: str) -> tuple[Way | None, str]:
         """The outbound, and the balancer that chose it. Nobody's rule: the first outbound, as the document has it."""
@@ -263,6 +296,7 @@ def _question(client: Client, asked: Asked, inbound: str) -> Question:
         domain="" if address is not None else asked.host,
         addresses=None if address is None else (address,),
         inbound=inbound,
+        network="udp" if asked.form is Form.ASSOCIATE else "tcp",
         source=ipaddress.ip_address(client.address[0].partition("%")[0]),
         source_port=client.address[1],
         local=ipaddress.ip_address(client.local[0].partition("%")[0]),

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from reachline.model import Failure
 
-__all__ = ["MAX_HEAD", "Asked", "Entering", "Form", "no", "yes"]
+__all__ = ["MAX_HEAD", "Asked", "Entering", "Form", "is_target", "no", "yes"]
 
 MAX_HEAD: Final = 32 << 10
 """Bytes of an HTTP head; browsers send a tenth of it."""
@@ -115,7 +115,7 @@ class Entering:
         if form is Form.ASSOCIATE:
             self.asked = Asked(form, host, port, self._user, first)
             return False
-        if not port or not (_NAME.fullmatch(host) or _is_address(host)):
+        if not is_target(host, port):
             return self._refuse("names no target", no(form, None))
         self.asked = Asked(form, host, port, self._user, first or self._take(len(self._buffer)), body)
         return False
@@ -265,6 +265,11 @@ class Entering:
             return False
         self._user = name
         return True
+
+
+def is_target(host: str, port: int) -> bool:
+    """Whether it names something, and holds nothing that could mean more to a proxy behind us."""
+    return bool(port) and (_NAME.fullmatch(host) is not None or _is_address(host))
 
 
 def _host(kind: int, raw: bytes) -> str:

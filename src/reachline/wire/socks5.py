@@ -1,4 +1,4 @@
-"""SOCKS5 as a client speaks it for one CONNECT (RFC 1928, RFC 1929): pure, piece by piece, in bounded memory.
+"""SOCKS5 as a client speaks it for one request (RFC 1928, RFC 1929): pure, piece by piece, in bounded memory.
 
 Refuses to know what a reply means for a line. A proxy that breaks the protocol is `RemoteProtocolError`.
 """
@@ -11,7 +11,20 @@ from typing import Final
 
 from reachline.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["MAX_TEXT", "REFUSED_SIGN_IN", "REPLIES", "SUCCEEDED", "Connect"]
+__all__ = [
+    "ASSOCIATE",
+    "CONNECT",
+    "MAX_TEXT",
+    "REFUSED_SIGN_IN",
+    "REPLIES",
+    "SUCCEEDED",
+    "Connect",
+    "unwrapped",
+    "wrapping",
+]
+
+CONNECT, ASSOCIATE = 1, 3
+"""Commands: a connection, or datagrams."""
 
 MAX_TEXT: Final = 255
 """Bytes of a user, a password or a name: each has one byte for its length."""
@@ -40,9 +53,9 @@ _SIZES: Final = {_IPV4: 4, _IPV6: 16}
 class Connect:
     """One CONNECT to `host:port`. `received` until it says None, then `reply`, and in `rest` what came behind it."""
 
-    __slots__ = ("_buffer", "_password", "_request", "_step", "_user", "asked", "refusal", "reply", "rest")
+    __slots__ = ("_buffer", "_password", "_request", "_step", "_user", "asked", "bound", "refusal", "reply", "rest")
 
-    def __init__(self, host: str, port: int, *, user: str = "", password: str = "") -> None:
+    def __init__(self, host: str, port: int, *, user: str = "", password: str = "", command: int = CONNECT) -> None:
         """A name goes to the proxy as it is. LocalProtocolError where a text is longer than SOCKS5 can say."""
         self.reply: int | None = None
         self.refusal = ""
@@ -50,7 +63,9 @@ class Connect:
         self.asked = False
         """Whether the request is out: from here on the proxy waits for the other side."""
         self.rest = b""
-        self._request = b"\x05\x01\x00" + _address(host) + port.to_bytes(2, "big")
+        self.bound = b""
+        """The address of a yes: its kind, itself, its port. Of an association it is where datagrams are taken."""
+        self._request = bytes((_VERSION, command, 0)) + _address(host) + port.to_bytes(2, "big")
         self._user, self._password = _short(user, "user"), _short(password, "password")
         self._buffer = b""
         self._step: Callable[[bytes], bytes | None] = self._method
@@ -116,6 +131,7 @@ class Connect:
         if (size := _reply_size(data)) is None or len(data) < size:
             return b""
         self.reply, self.rest, self._buffer = SUCCEEDED, data[size:], b""
+        self.bound = data[3:size]
         return None
 
 
@@ -137,6 +153,25 @@ def _address(host: str) -> bytes:
     except ValueError:
         return bytes((_NAME,)) + _sized(_short(host, "name"))
     return bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
+
+
+def wrapping(host: str, port: int) -> bytes:
+    """What stands before a datagram for `host:port`, or from there (RFC 1928, 7)."""
+    return b"\0\0\0" + _address(host) + port.to_bytes(2, "big")
+
+
+def unwrapped(data: bytes) -> tuple[str, int, int] | None:
+    """Host, port and where the content of a datagram begins; None: it is in pieces, or no such datagram."""
+    if len(data) < 5 or data[2]:
+        return None
+    kind = data[3]
+    size = 1 + data[4] if kind == _NAME else _SIZES.get(kind, 0)
+    end = 4 + size + 2
+    if not size or len(data) < end:
+        return None
+    raw = data[4 : end - 2]
+    host = raw[1:].decode("latin-1") if kind == _NAME else str(ipaddress.ip_address(raw))
+    return host, int.from_bytes(data[end - 2 : end], "big"), end
 
 
 def _short(text: str, what: str) -> bytes:
