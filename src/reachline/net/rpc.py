@@ -2,7 +2,7 @@
 
 Refuses to know what a frame says. Works over TCP (`host:port`) and Unix sockets (`unix:/path`).
 
-Nothing else imports gRPC: what it does at its import, and what it prints, is decided here.
+Nothing else but `methods`, its own part, imports gRPC: what it does at its import, and what it prints, is decided here.
 
 Errors, mapped once: ConnectionError (the peer is away, or went), TimeoutError (it did not take a frame in time),
 RemoteProtocolError (it refuses what we do), ConfigError (an address that cannot be had).
@@ -14,10 +14,9 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 # The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -29,6 +28,7 @@ from reachline.abc import Transport
 from reachline.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.binding import refused, why_refused
+from reachline.net.methods import Call, Conversation, Service, Write, handlers, shown
 from reachline.net.renewed import Files, authorities, pair
 from reachline.wire.size import MAX_FRAME
 
@@ -258,7 +258,7 @@ class Attachment:
 
     def __init__(self, context: Any) -> None:
         self.peer: str = context.peer()
-        self.certificate: bytes = _shown(context)
+        self.certificate: bytes = shown(context)
         """What the agent showed, PEM; empty where it was asked for none."""
         self._context = context
 
@@ -276,92 +276,9 @@ class Attachment:
                 yield frame
 
 
-def _shown(context: Any) -> bytes:
-    found: Sequence[bytes] = (context.auth_context() or {}).get("x509_pem_cert", ())
-    return found[0] if found else b""
-
-
 def certificate_of(transport: Transport) -> bytes:
     """What the other end of a stream showed, PEM; empty where it was asked for none."""
     return transport.certificate if isinstance(transport, Attachment) else b""
-
-
-class Call(NamedTuple):
-    """Who makes a call of a further service."""
-
-    peer: str
-    metadata: Mapping[str, str]
-    """What came with it as text; the last of several values of one key."""
-    certificate: bytes = b""
-    """What it showed, PEM; empty where it was asked for none."""
-
-
-Service = Callable[[AsyncIterator[bytes], Call], AsyncIterator[bytes]]
-"""One call of a method: an async generator that takes what the peer sends (until it ends its half) and gives what it is sent.
-
-It waits where the peer takes nothing. The call is over when the generator is; it is cancelled when the peer is gone.
-PermissionError, RemoteProtocolError and ConnectionError that it raises are told to the peer, the last as "come again".
-"""
-
-
-Write = Callable[[bytes], Awaitable[None]]
-"""Hands a message to the peer's flow control; ConnectionError where it is gone."""
-
-
-class Conversation(NamedTuple):
-    """One call of a method whose messages come and go by themselves: cheaper than a `Service` where there are many calls.
-
-    `hold` returns or raises when it is over, as a service does. One message at a time is written.
-    """
-
-    hold: Callable[[AsyncIterator[bytes], Call, Write], Awaitable[None]]
-
-
-async def _heard(context: Any) -> AsyncIterator[bytes]:
-    while (frame := await context.read()) is not grpc.aio.EOF:
-        yield frame
-
-
-def _method(service: Service | Conversation) -> Any:
-    async def handle(_: Any, context: Any) -> None:
-        said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        call = Call(context.peer(), said, _shown(context))
-        try:
-            if isinstance(service, Conversation):
-                await service.hold(_heard(context), call, partial(_write, context))
-            else:
-                await _answered(service, context, call)
-        except PermissionError as error:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
-        except RemoteProtocolError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except ConnectionError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-
-    return grpc.stream_stream_rpc_method_handler(handle)
-
-
-async def _answered(service: Service, context: Any, call: Call) -> None:
-    async with aclosing(service(_heard(context), call)) as answers:  # type: ignore[type-var]
-        async for answer in answers:
-            await context.write(answer)
-            del answer  # while nothing follows it would be kept
-
-
-async def _write(context: Any, message: bytes) -> None:
-    try:
-        await context.write(message)
-    except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
-        raise ConnectionError(f"{context.peer()}: the stream is over") from error
-
-
-def _handlers(services: Mapping[str, Service | Conversation]) -> tuple[Any, ...]:
-    """gRPC's handlers for full method names (`/package.Service/Method`)."""
-    by_service: dict[str, dict[str, Any]] = {}
-    for name, service in services.items():
-        _, package, method = name.split("/")
-        by_service.setdefault(package, {})[method] = _method(service)
-    return tuple(grpc.method_handlers_generic_handler(package, methods) for package, methods in by_service.items())
 
 
 class Server:
@@ -398,7 +315,7 @@ async def serve(
     handler: Any = grpc.stream_stream_rpc_method_handler(handle)
     server = grpc.aio.server(options=tuple({**dict(_SERVER), **options}.items()))
     agents = grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})
-    server.add_generic_rpc_handlers((agents, *_handlers(services)))
+    server.add_generic_rpc_handlers((agents, *handlers(services)))
     ports = tuple(_bind(server, address, credentials, places.get(address, address)) for address in addresses)
     await server.start()
     return Server(server, ports)
