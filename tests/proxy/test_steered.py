@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.proxy.world import Endpoint, Loop, ask, body, get, running, status
+import trustme
+from tests.proxy.world import WITHIN, Endpoint, Loop, ask, body, get, running, status
+from tests.proxy.world import until as received
 
 from reachline.cli.bootstraps import Way, envoy
 from reachline.testing.center import dead, good, running_center
@@ -67,6 +71,86 @@ def test_calls_leave_a_line_that_the_center_took_out_and_go_on_without_a_center(
                 await asyncio.to_thread(stack.close)
 
     asyncio.run(steer())
+
+
+SECURED = """
+preset: quick_recovery
+judge: {{tick: 500ms, heartbeat: 500ms}}
+patience: {{lone_failed: 2}}
+window: {{max_age: 3s}}
+clusters:
+  shop:
+    lines: {{one: "http://127.0.0.1:{one}", two: "https://127.0.0.1:{two}", three: "https://localhost:{three}"}}
+    listen: 127.0.0.1:{listen}
+  pipe:
+    lines: {{four: "tls://127.0.0.1:{two}"}}
+    listen: 127.0.0.1:{pipe}
+xds: {{ca: {ca}}}
+center: {{grpc: "127.0.0.1:{center}", http: "127.0.0.1:0", journal: JOURNAL}}
+"""
+LINES = ("shop/one", "shop/two", "shop/three", "pipe/four")
+
+
+def test_lines_of_http_https_and_tls_carry_by_their_weights_and_none_fails_when_one_dies(
+    loop: Loop, far_loop: Loop, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    authority, ca = trustme.CA(), tmp_path / "ca.pem"
+    ca.write_bytes(authority.cert_pem.bytes())
+
+    def secured(name: str, answer: bytes) -> Endpoint:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(name).configure_cert(context)
+        return Endpoint(far_loop, answer, ssl=context)
+
+    two, three = secured("127.0.0.1", b"two"), secured("localhost", b"three")
+    listen, pipe, center_port = free_port(), free_port(), free_port()
+    text = SECURED.format(
+        one=endpoint.port, two=two.port, three=three.port, listen=listen, pipe=pipe, center=center_port, ca=ca
+    )
+    given = envoy(Way(node="the-proxy", center=f"127.0.0.1:{center_port}"), admin="127.0.0.1:1", als=True)
+    given["admin"]["address"]["socket_address"]["port_value"] = 0
+    statuses: Counter[int] = Counter()
+
+    def shares(port: int, times: int) -> Counter[bytes]:
+        found = [ask(port, get("/x")) for _ in range(times)]
+        statuses.update(map(status, found))
+        return Counter(map(body, found))
+
+    async def steer() -> None:
+        async with running_center(tmp_path, text) as center, center.agent() as agent:
+            stack = ExitStack()
+            proxy = await asyncio.to_thread(stack.enter_context, running(loop, given))
+            try:
+                well = dict.fromkeys(LINES, good(fresh_ok=40))
+                await agent.reported(well)
+                await asyncio.to_thread(eventually, lambda: {listen, pipe} <= _ports(proxy.admin("/listeners")))
+                found = await asyncio.to_thread(shares, listen, 60)
+                # Three of equal weight, dealt in turn.
+                assert set(found) == {b"one", b"two", b"three"}
+                assert all(abs(each - 20) <= 2 for each in found.values()), found
+                assert await asyncio.to_thread(_piped, pipe) == b"two"
+
+                async def is_out() -> bool:
+                    await agent.reported(well | {"shop/two": dead()})
+                    return set(await asyncio.to_thread(shares, listen, 20)) == {b"one", b"three"}
+
+                await until(is_out, within=30, every=0.25, what="no call takes the dead line")
+                (stream,) = (await center.json("/api/v1/xds"))["streams"]
+                assert sum(each["nacks"] for each in stream["types"]) == 0
+            finally:
+                await asyncio.to_thread(stack.close)
+
+    asyncio.run(steer())
+    two.close()
+    three.close()
+    assert set(statuses) == {200}
+
+
+def _piped(port: int) -> bytes:
+    """What is answered through a listener that passes bytes on; its endpoint ends no connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN) as client:
+        client.sendall(get("/x"))
+        return body(received(client, b"two"))
 
 
 def _ports(listeners: bytes) -> set[int]:
