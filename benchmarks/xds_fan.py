@@ -332,14 +332,14 @@ def fan_figures(count: int) -> list[Figure]:
         asyncio.run(fanned(well, beside))
     ratio = statistics.median(beside.fan.tails) / statistics.median(well.fan.tails)
     return [
-        figure(f"6 kB told to {count}: half have it", "ms", whole.fan.medians, "≤ 40, goal 20"),
-        figure("  the last has it", "ms", whole.fan.lasts),
+        figure(f"6 kB told to {count}: half have them", "ms", whole.fan.medians, "≤ 40, goal 20"),
+        figure("  the last has them", "ms", whole.fan.lasts),
         figure("  the plane's processor for each, ACK included", "µs", whole.fan.cpu),
-        figure("  its memory for each", "kB", [whole.fan.memory], "≤ 40"),
-        figure("the same bytes by bare grpc.aio: half have it", "ms", bare.fan.medians),
-        figure("  the last has it", "ms", bare.fan.lasts),
-        figure("  its processor for each, ACK included", "µs", bare.fan.cpu),
-        figure("  its memory for each", "kB", [bare.fan.memory]),
+        figure("  the plane's memory for each", "kB", [whole.fan.memory], "≤ 40"),
+        figure("the same bytes by bare grpc.aio: half have them", "ms", bare.fan.medians),
+        figure("  the last has them by bare grpc.aio", "ms", bare.fan.lasts),
+        figure("  bare grpc.aio's processor for each, ACK included", "µs", bare.fan.cpu),
+        figure("  bare grpc.aio's memory for each", "kB", [bare.fan.memory]),
         figure(f"99 of 100 have it, {count - STALLED} subscribers", "ms", well.fan.tails),
         figure(f"  beside {STALLED} that read nothing", "ms", beside.fan.tails),
         figure("  ratio of the medians", "×", [ratio], "≤ 1.1"),

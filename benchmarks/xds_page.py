@@ -42,7 +42,7 @@ def _page(results: Path) -> Iterator[str]:
         yield f"{what}\n"
         yield from _table(figures)
         made = found["machine"]
-        yield f"\nMade {made['at']}, {made['cores']} cores, {made['processor']}, Python {made['python']}, release {made['release']}.\n"
+        yield f"\nMade {made['at']}, {made['cores']} cores with {made['load']} processes that want them, {made['processor']}, Python {made['python']}, release {made['release']}.\n"
         short += _short(figures)
     yield "## What falls short\n"
     yield from short or ["Nothing."]

@@ -65,10 +65,11 @@ def finish(name: str, figures: Sequence[Figure], *, directory: Path = RESULTS) -
 
 
 def machine() -> dict[str, str]:
-    """What ran it, in words that name no machine: when, cores, processor, kernel, versions."""
+    """What ran it, in words that name no machine: when, cores, load (runnable processes, last minute), processor, kernel, versions."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
