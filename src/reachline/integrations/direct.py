@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import ssl
+from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["Direct", "core_url", "named"]
+__all__ = ["AwaitedDirect", "Direct", "core_url", "named"]
 
 _CORES: Final = {"httpx": "httpcore", "httpx2": "httpcore2"}
-_CONNECTIONS_MOST, _IDLE_MOST, _IDLE_FOR = 100, 20, 5.0
-"""The libraries' own limits of a pool: connections, of them idle, and seconds that one stays so."""
+_LIMITS: Final[dict[str, Any]] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
+"""The libraries' own of a pool: connections, of them idle, and seconds that one stays so."""
 _TARGET: Final = "target"
 
 
@@ -23,23 +24,11 @@ class Direct:
 
     def __init__(self, library: Any, tls: ssl.SSLContext) -> None:
         self._library: Final = library
-        core: Final[Any] = importlib.import_module(_CORES[library.__name__])
-        self._request: Final = core.Request
-        self._pool: Final[Any] = core.ConnectionPool(
-            ssl_context=tls,
-            max_connections=_CONNECTIONS_MOST,
-            max_keepalive_connections=_IDLE_MOST,
-            keepalive_expiry=_IDLE_FOR,
-        )
+        self._pool: Final[Any] = _core(library).ConnectionPool(ssl_context=tls, **_LIMITS)
 
     def ask(self, request: Any, url: Any, headers: list[tuple[bytes, bytes]], extensions: Any) -> Any:
         """The pool's answer to the caller's request, at this `core_url`; what the pool raises is raised as the library's own."""
-        if _TARGET in extensions:
-            url = self._targeted(url, extensions[_TARGET])
-        # All of it is as the pool wants it already: to have that looked at again, header by header, takes longer than a pick.
-        asked = self._request.__new__(self._request)
-        asked.method, asked.url, asked.headers = request.method.encode("ascii"), url, headers
-        asked.stream, asked.extensions = request.stream, extensions
+        asked = _asked(self._library, request, url, headers, extensions)
         try:
             return self._pool.handle_request(asked)
         except Exception as error:
@@ -51,16 +40,50 @@ class Direct:
         """All connections."""
         self._pool.close()
 
-    @staticmethod
-    def _targeted(url: Any, target: object) -> Any:
-        """The URL with the caller's own target, e.g. `*`, as both libraries take one."""
-        return type(url)(scheme=url.scheme, host=url.host, port=url.port, target=target)
+
+class AwaitedDirect:
+    """`Direct`, awaited under asyncio or trio."""
+
+    def __init__(self, library: Any, tls: ssl.SSLContext) -> None:
+        self._library: Final = library
+        self._pool: Final[Any] = _core(library).AsyncConnectionPool(ssl_context=tls, **_LIMITS)
+
+    async def ask(self, request: Any, url: Any, headers: list[tuple[bytes, bytes]], extensions: Any) -> Any:
+        """As `Direct.ask`."""
+        asked = _asked(self._library, request, url, headers, extensions)
+        try:
+            return await self._pool.handle_async_request(asked)
+        except Exception as error:
+            if (own := named(self._library, error)) is None:
+                raise
+            raise own from error
+
+    async def aclose(self) -> None:
+        """All connections."""
+        await self._pool.aclose()
 
 
 def core_url(library: Any, url: Any) -> Any:
     """A URL of the library's as its pool takes one."""
-    core = importlib.import_module(_CORES[library.__name__])
-    return core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    return _core(library).URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def _asked(library: Any, request: Any, url: Any, headers: list[tuple[bytes, bytes]], extensions: Any) -> Any:
+    """The pool's request."""
+    if _TARGET in extensions:
+        # The caller's own, e.g. `*`, as both libraries take one.
+        url = type(url)(scheme=url.scheme, host=url.host, port=url.port, target=extensions[_TARGET])
+    # All of it is as the pool wants it already: to have that looked at again, header by header, takes longer than a pick.
+    kind = _core(library).Request
+    asked = kind.__new__(kind)
+    asked.method, asked.url, asked.headers = request.method.encode("ascii"), url, headers
+    asked.stream, asked.extensions = request.stream, extensions
+    return asked
+
+
+@lru_cache(maxsize=2)
+def _core(library: Any) -> Any:
+    return importlib.import_module(_CORES[library.__name__])
 
 
 def named(library: Any, error: Exception) -> Exception | None:

@@ -7,7 +7,7 @@ from typing import Any, Final, Unpack
 
 import httpx
 
-from reachline.integrations.direct import Direct
+from reachline.integrations.direct import AwaitedDirect, Direct
 from reachline.integrations.exchange import Lines
 from reachline.integrations.transport import Awaited, Blocking, TransportSettings, proxy_of, settled
 from reachline.upstream import Pick
@@ -58,8 +58,14 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         **settings: Unpack[TransportSettings],
     ) -> None:
         route, tls = settled(httpx, lines, **settings)
-        usual = make or (lambda pick: httpx.AsyncHTTPTransport(verify=tls, proxy=proxy_of(pick), trust_env=False))
-        self._sender: Final = Awaited(httpx, route, usual, httpx.AsyncHTTPTransport(verify=tls))
+
+        def usual(pick: Pick) -> Any:
+            proxy = proxy_of(pick)
+            if proxy is None:
+                return AwaitedDirect(httpx, tls)
+            return httpx.AsyncHTTPTransport(verify=tls, proxy=proxy, trust_env=False)
+
+        self._sender: Final = Awaited(httpx, route, make or usual, httpx.AsyncHTTPTransport(verify=tls))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         answer: httpx.Response = await self._sender.handle(request)

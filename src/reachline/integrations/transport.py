@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
-from reachline.integrations.direct import Direct, core_url, named
+from reachline.integrations.direct import AwaitedDirect, Direct, core_url, named
 from reachline.integrations.exchange import Exchange, Lines, Route, is_proxy
 from reachline.integrations.exchange import placed as aim
 from reachline.integrations.pools import Lease, Pools
@@ -103,7 +103,8 @@ class Blocking:
             if closing is not None:
                 closing.close()
             if type(pool) is Direct:
-                return self._asked(pool, lease, exchange, request)
+                found = pool.ask(request, *_direct(self._library, self._route, exchange, request))
+                return _answered(self._library, found, exchange, self._body, self._pools, lease)
             answer = pool.handle_request(
                 _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host)
             )
@@ -115,19 +116,6 @@ class Blocking:
         answer.stream = self._body(answer.stream, exchange, self._pools.give_back, lease)
         answer.extensions["reachline"] = exchange.call
         return answer
-
-    def _asked(self, pool: Direct, lease: Lease[Any], exchange: Exchange, request: Any) -> Any:
-        """The line's answer, by a pool that needs no request made anew."""
-        call = exchange.call
-        assert call.pick is not None
-        _, host, url = _place(self._library, call.pick, request.url)
-        headers = request.headers.raw
-        if not self._route.keep_host:
-            headers = [(b"Host", host), *(each for each in headers if each[0].lower() != b"host")]
-        found = pool.ask(request, url, headers, _extended(exchange, request))
-        extensions = {**found.extensions, "reachline": call}
-        stream = self._body(found.stream, exchange, self._pools.give_back, lease)
-        return self._library.Response(found.status, headers=found.headers, stream=stream, extensions=extensions)
 
 
 class Awaited:
@@ -157,11 +145,15 @@ class Awaited:
         if pick is None:
             return await self._plain.handle_async_request(request)
         lease, closing = self._pools.borrow(pick)
+        pool = lease.pool
         try:
             if closing is not None:
                 await closing.aclose()
+            if type(pool) is AwaitedDirect:
+                found = await pool.ask(request, *_direct(self._library, self._route, exchange, request, is_async=True))
+                return _answered(self._library, found, exchange, self._body, self._pools, lease)
             aimed = _aimed(self._library, exchange, pick, request, keep_host=self._route.keep_host, is_async=True)
-            answer = await lease.pool.handle_async_request(aimed)
+            answer = await pool.handle_async_request(aimed)
         except BaseException:
             closing = self._pools.give_back(lease)
             if closing is not None:
@@ -219,8 +211,11 @@ def awaited_body_of(library: Any) -> type[Any]:
                 async for each in self._stream:
                     yield each
             except Exception as error:
-                self._exchange.ended(error)
-                raise
+                own = named(library, error)
+                self._exchange.ended(own or error)
+                if own is None:
+                    raise
+                raise own from error
 
         async def aclose(self) -> None:
             lease, self._lease = self._lease, None
@@ -245,6 +240,28 @@ def _exchange(library: Any, route: Route, request: Any) -> Exchange | None:
     is_replayable = isinstance(request.stream, library.ByteStream)
     said = request.extensions.get("reachline")
     return route.exchange(request.url.host, request.method, said, is_replayable=is_replayable)
+
+
+def _direct(
+    library: Any, route: Route, exchange: Exchange, request: Any, *, is_async: bool = False
+) -> tuple[Any, list[tuple[bytes, bytes]], Any]:
+    """What a direct pool is asked by: URL, headers and extensions. It needs no request made anew."""
+    pick = exchange.call.pick
+    assert pick is not None
+    _, host, url = _place(library, pick, request.url)
+    headers = request.headers.raw
+    if not route.keep_host:
+        headers = [(b"Host", host), *(each for each in headers if each[0].lower() != b"host")]
+    return url, headers, _extended(exchange, request, is_async=is_async)
+
+
+def _answered(  # noqa: PLR0917 - what a body is made of
+    library: Any, found: Any, exchange: Exchange, body: type[Any], pools: Pools[Any], lease: Lease[Any]
+) -> Any:
+    """A direct pool's answer as the library's, whose end is the call's."""
+    extensions = {**found.extensions, "reachline": exchange.call}
+    stream = body(found.stream, exchange, pools.give_back, lease)
+    return library.Response(found.status, headers=found.headers, stream=stream, extensions=extensions)
 
 
 def _aimed(
