@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 import pytest
+import trustme
 
 from reachline.doors.observatory.carrying import read_carrying
 from reachline.passage.guide import Own
@@ -160,6 +162,44 @@ def test_curl_is_carried_through_real_proxies(part: str, tmp_path: Path) -> None
 
     assert said == "GET /x HTTP/1.1"
     assert events["connections"] == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_proxy_behind_tls_is_spoken_to_in_tls(is_known: bool, tmp_path: Path) -> None:
+    """One whose certificate nobody vouches for carries only what does not ask for it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + head.partition(b"\r\n")[0])
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+
+    async def main() -> tuple[bytes, dict[str, int]]:
+        async with serving(connect, tls=context) as service:
+            settings = {"address": "127.0.0.1", "port": service.port}
+            stream = {"security": "tls", "tlsSettings": {"allowInsecure": is_known}}
+            out = {"tag": "p", "protocol": "http", "settings": settings, "streamSettings": stream}
+            async with (
+                carrying([out]) as door,
+                tunnelled(door.ports["in"], _GREETING + _request("a.example", 443)) as (reader, writer),
+            ):
+                said = await reader.readexactly(4)
+                if is_known:
+                    first = await reader.readexactly(8 + 30)
+                    sent = bytes(range(256)) * 4_000
+                    writer.write(sent)
+                    assert await reader.readexactly(len(sent)) == sent
+                    said += first
+                return said, door.passage.events()
+
+    said, events = asyncio.run(main())
+
+    assert said[:4] == (b"\x05\x00\x05\x00" if is_known else b"\x05\x00\x05\x01")
+    assert not is_known or said.endswith(b"CONNECT a.example:443 HTTP/1.1")
+    assert bool(events.get("failed_dials")) is not is_known
 
 
 @pytest.mark.real

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -14,7 +15,9 @@ from reachline.doors.observatory.carrying import Way
 from reachline.model import Failure, Seconds
 from reachline.net import kernel
 from reachline.net.resolve import Answer, Resolver
-from reachline.talk.hop import HopTalk
+from reachline.net.tls import Contexts, words_of
+from reachline.passage.sealed import sealed
+from reachline.talk.hop import Hop, HopTalk
 from reachline.talk.secure import is_address
 
 __all__ = ["Dialed", "Lost", "dial", "resolve"]
@@ -24,6 +27,8 @@ _PIECE: Final = 4 << 10
 _NEXT: Final[Seconds] = 3.0
 """For one address of several: a SYN that is lost is sent again after one second, and after two more."""
 _ANY: Final = 0
+_CONTEXTS: Final = Contexts()
+"""Kept for the process: a context that holds the system's roots takes milliseconds to make."""
 _OWN: Final = frozenset((Failure.AGENT, Failure.PROXY))
 
 
@@ -56,7 +61,6 @@ async def dial(way: Way, host: str, port: int, *, resolver: Resolver, timeout: S
     """A connection to `host:port` by this outbound, within `timeout`."""
     first = way.hops[0].endpoint if way.hops else None
     to, at = (host, port) if first is None else (first.host, first.port)
-    sock: socket.socket | None = None
     try:
         async with asyncio.timeout(timeout):
             addresses = await _addresses(way, to, resolver)
@@ -65,17 +69,10 @@ async def dial(way: Way, host: str, port: int, *, resolver: Resolver, timeout: S
             made = await _connected(way, addresses, at)
             if isinstance(made, Lost):
                 return made
-            sock = made
-            return await _through(way, sock, host, port)
+            return await _through(way, made, host, port)
     except TimeoutError:
-        if sock is not None:
-            sock.close()
         # Silence of an address is anybody's; a proxy that was reached and says nothing is at fault, or what lies behind it is.
         return Lost(Failure.TIMEOUT, f"no answer within {timeout:g} s", is_its_own=bool(way.hops))
-    except BaseException:
-        if sock is not None:
-            sock.close()
-        raise
 
 
 async def _addresses(way: Way, host: str, resolver: Resolver) -> tuple[str, ...] | Lost:
@@ -127,25 +124,43 @@ async def _one(way: Way, address: str, port: int) -> socket.socket:
 
 
 async def _through(way: Way, sock: socket.socket, host: str, port: int) -> Dialed | Lost:
-    """Past each proxy in turn: it is asked for the next one, the last for the target."""
+    """Past each proxy in turn: it is asked for the next one, the last for the target. Takes the socket for good."""
+    held: socket.socket | None = sock
     rest = b""
-    hops = way.hops
-    for number, hop in enumerate(hops):
-        is_last = number == len(hops) - 1
-        behind = (host, port) if is_last else (hops[number + 1].endpoint.host, hops[number + 1].endpoint.port)
-        talk = hop.talk(*behind)
-        try:
-            await _talked(talk, sock, rest)
-        except OSError as error:
-            sock.close()
-            return Lost(Failure.PROXY, f"proxy {hop}: {kernel.words_of(error.errno or 0)}", is_its_own=True)
-        failure = talk.closed()
-        if failure is not None:
-            sock.close()
-            is_its_own = failure in _OWN or not is_last
-            return Lost(failure, f"proxy {hop}: {talk.note or failure.name.lower()}", is_its_own=is_its_own)
-        rest = talk.rest
-    return Dialed(sock, rest)
+    try:
+        for number, hop in enumerate(way.hops):
+            if hop.secure is not None:
+                raw, held = held, None  # whoever shakes hands owns it
+                assert raw is not None
+                held = await sealed(raw, _CONTEXTS.of(hop.secure, verify=hop.secure.verify), hop.secure)
+            assert held is not None
+            is_last = number == len(way.hops) - 1
+            behind = (host, port) if is_last else _address_of(way.hops[number + 1])
+            talk = hop.talk(*behind)
+            await _talked(talk, held, rest)
+            failure = talk.closed()
+            if failure is not None:
+                held.close()
+                is_its_own = failure in _OWN or not is_last
+                return Lost(failure, f"proxy {hop}: {talk.note or failure.name.lower()}", is_its_own=is_its_own)
+            rest = talk.rest
+    except OSError as error:
+        if held is not None:
+            held.close()
+        if isinstance(error, TimeoutError) and error.errno is None:
+            raise
+        words = words_of(error) if isinstance(error, ssl.SSLError) else kernel.words_of(error.errno or 0)
+        return Lost(Failure.PROXY, f"proxy {hop}: {words}", is_its_own=True)
+    except BaseException:
+        if held is not None:
+            held.close()
+        raise
+    assert held is not None
+    return Dialed(held, rest)
+
+
+def _address_of(hop: Hop) -> tuple[str, int]:
+    return hop.endpoint.host, hop.endpoint.port
 
 
 async def _talked(talk: HopTalk, sock: socket.socket, early: bytes) -> None:

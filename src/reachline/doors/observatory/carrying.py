@@ -179,8 +179,6 @@ def _way(block: Block, outbound: Outbound) -> Way:
         return Way(tag, Exit.LOOPS, inbound=settings.text("inboundTag"))
     if outbound.reach is Reach.NONE or (outbound.reach is Reach.CORE and not outbound.hops):
         return Way(tag, Exit.CANNOT, why=outbound.why)
-    if any(each.secure is not None for each in outbound.hops):
-        return Way(tag, Exit.CANNOT, why="speaks TLS with its proxy, which connections are not carried through yet")
     families = _families(block, settings) if outbound.protocol == "freedom" else ()
     return Way(tag, Exit.GOES, outbound.hops, outbound.source, outbound.interface, families)
 
