@@ -16,6 +16,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from reachline.model import Ratio, Seconds
+from reachline.net.hush import hush
 
 __all__ = ["CALM", "Fate", "FaultProxy", "Knobs", "Verdict", "fate"]
 
@@ -130,23 +131,24 @@ class FaultProxy:
 
     async def _listen(self) -> None:
         # Backlog of 512: a storm of test clients must meet our faults, not the kernel's.
-        self._server = await asyncio.start_server(self._serve, self._host, self._port, backlog=512, reuse_address=True)
+        self._server = await asyncio.start_server(self._accept, self._host, self._port, backlog=512, reuse_address=True)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _stop_listening(self) -> None:
         if self._server is None:
             return
-        self._server.close()
+        await hush(self._server)
         self._server = None
         for client in tuple(self._clients):
             _reset(client)
 
-    async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, client))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         self._clients.add(client)
+
+    async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         try:
             await self._carry(reader, client)
         finally:
