@@ -9,20 +9,24 @@ from typing import Any
 
 import grpc.aio
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 from tests.proxy.world import Loop
 
-from reachline.wire.ads import CDS, LDS, RDS
+from reachline.wire.ads import CDS, EDS, LDS, RDS
 
 for _name in (
     "filters.http.router.v3.router", "filters.network.http_connection_manager.v3.http_connection_manager",
     "upstreams.http.v3.http_protocol_options",
 ):  # fmt: skip
     import_module(f"envoy.extensions.{_name}_pb2")  # what a typed_config holds
-KINDS = {CDS: cluster_pb2.Cluster, LDS: listener_pb2.Listener, RDS: route_pb2.RouteConfiguration}
+KINDS = {
+    CDS: cluster_pb2.Cluster, EDS: endpoint_pb2.ClusterLoadAssignment, LDS: listener_pb2.Listener,
+    RDS: route_pb2.RouteConfiguration,
+}  # fmt: skip
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 
 
@@ -71,7 +75,7 @@ class Plane:
         reading = asyncio.create_task(self._read(requests, wanted, stirred))
         try:
             while True:
-                for kind in [each for each in (CDS, LDS, RDS) if each in wanted]:
+                for kind in [each for each in (CDS, EDS, LDS, RDS) if each in wanted]:
                     version, resources = self._said[kind]
                     if version and sent.get(kind) != (version, wanted[kind]):
                         sent[kind] = (version, wanted[kind])

@@ -35,7 +35,7 @@ KINDS = {
 }
 
 
-TURNS = 20
+TURNS = 50
 
 
 class Files:
