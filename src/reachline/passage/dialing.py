@@ -126,9 +126,10 @@ async def _one(way: Way, address: str, port: int) -> socket.socket:
 async def _through(way: Way, sock: socket.socket, host: str, port: int) -> Dialed | Lost:
     """Past each proxy in turn: it is asked for the next one, the last for the target. Takes the socket for good."""
     held: socket.socket | None = sock
-    rest = b""
+    rest, spoken_to = b"", ""
     try:
         for number, hop in enumerate(way.hops):
+            spoken_to = str(hop)
             if hop.secure is not None:
                 raw, held = held, None  # whoever shakes hands owns it
                 assert raw is not None
@@ -150,7 +151,7 @@ async def _through(way: Way, sock: socket.socket, host: str, port: int) -> Diale
         if isinstance(error, TimeoutError) and error.errno is None:
             raise
         words = words_of(error) if isinstance(error, ssl.SSLError) else kernel.words_of(error.errno or 0)
-        return Lost(Failure.PROXY, f"proxy {hop}: {words}", is_its_own=True)
+        return Lost(Failure.PROXY, f"proxy {spoken_to}: {words}", is_its_own=True)
     except BaseException:
         if held is not None:
             held.close()
