@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -78,6 +79,15 @@ def test_everything_comes_from_the_control_plane(proxy: Proxy, plane: Plane) -> 
     assert body(ask(proxy.port, get("/x"))) == b"one"
     assert plane.nodes == ["the-proxy"]
     assert plane.refused == []
+
+
+def test_the_dump_shows_what_the_control_plane_said(proxy: Proxy) -> None:
+    _, clusters, listeners, routes = json.loads(body(proxy.admin("/config_dump")))["configs"]
+
+    assert [each["cluster"]["name"] for each in clusters["static_clusters"]] == ["plane"]
+    assert [each["cluster"]["name"] for each in clusters["dynamic_clusters"]] == ["one", "two"]
+    assert [each["name"] for each in listeners["dynamic_listeners"]] == ["in"]
+    assert [each["name"] for each in routes["dynamic_route_configs"]] == ["r"]
 
 
 def test_routes_clusters_and_listeners_change(proxy: Proxy, plane: Plane, another: Endpoint) -> None:

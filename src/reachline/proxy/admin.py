@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 from urllib.parse import parse_qsl
@@ -22,6 +22,7 @@ from reachline.proxy.doorway import Doorway, Handling
 from reachline.proxy.downstream import Downstream
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.front import Front
+from reachline.proxy.listeners import Listeners
 from reachline.proxy.message import Request
 from reachline.proxy.way import Way
 
@@ -43,7 +44,7 @@ class Admin:
         self,
         chain: Chain,
         clusters: Clusters,
-        doorways: Callable[[], Sequence[Doorway]],
+        listeners: Listeners,
         *,
         leave: Callable[[], None],
         reopen: Callable[[], None],
@@ -56,7 +57,7 @@ class Admin:
         """Whether it was told to look unwell."""
         self._chain: Final = chain
         self._clusters: Final = clusters
-        self._doorways: Final = doorways
+        self._listeners: Final = listeners
         self._leave: Final = leave
         self._reopen: Final = reopen
         self._began: Final = asyncio.get_running_loop().time()
@@ -72,7 +73,9 @@ class Admin:
             "/clusters": self._clusters_page,
             "/listeners": self._listeners_page,
             "/server_info": self._server_info,
-            "/config_dump": lambda _: _json(shown.config(chain)),
+            "/config_dump": lambda _: _json(
+                shown.config(chain, clusters.backends, listeners.doorways, listeners.routes)
+            ),
             "/stats": self._stats,
             "/stats/prometheus": self._prometheus,
             "/healthcheck/fail": lambda _: self._look_unwell(is_so=True),
@@ -127,7 +130,10 @@ class Admin:
 
     def _listeners_page(self, query: Query) -> LocalReply:
         found = [
-            (each.listener.name, address) for each in self._doorways() if each.is_open for address in each.addresses
+            (each.listener.name, address)
+            for each in self._listeners.doorways
+            if each.is_open
+            for address in each.addresses
         ]
         if query.get("format") != "json":
             return _text("".join(f"{name}::{address}\n" for name, address in found))
@@ -148,7 +154,7 @@ class Admin:
 
     def _figures(self) -> dict[str, int]:
         return shown.figures(
-            self._clusters.backends, self._doorways(), is_live=self._state == "LIVE", began=self._began
+            self._clusters.backends, self._listeners.doorways, is_live=self._state == "LIVE", began=self._began
         )
 
     def _stats(self, query: Query) -> LocalReply:
@@ -170,7 +176,7 @@ class Admin:
         return _text("OK\n")
 
     def _drain(self, query: Query) -> LocalReply:
-        for doorway in self._doorways():
+        for doorway in self._listeners.doorways:
             if "skip_exit" not in query:
                 doorway.close()
             for handling in doorway.handlings:
@@ -185,7 +191,7 @@ class Admin:
         for backend in self._clusters.backends.values():
             backend.counts.clear()
             backend.codes.clear()
-        for doorway in self._doorways():
+        for doorway in self._listeners.doorways:
             doorway.counts.clear()
         return _text("OK\n")
 

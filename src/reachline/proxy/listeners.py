@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Final
 
@@ -51,6 +51,11 @@ class Listeners:
     def doorways(self) -> tuple[Doorway, ...]:
         """Those of now."""
         return tuple(self._doorways.values())
+
+    @property
+    def routes(self) -> Mapping[str, RouteConfig]:
+        """Route configurations that came by name."""
+        return self._routes
 
     @property
     def pause(self) -> Seconds:

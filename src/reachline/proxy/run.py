@@ -66,7 +66,7 @@ async def run(
     try:
         following = Following(chain, clusters, listeners, options.place)
         if chain.admin is not None:
-            admin = Admin(chain, clusters, lambda: listeners.doorways, leave=stop.set, reopen=listeners.reopen, rng=rng)
+            admin = Admin(chain, clusters, listeners, leave=stop.set, reopen=listeners.reopen, rng=rng)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each) for each in (clusters.run(), following.run(), _tend(listeners))]
             if admin is not None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from reachline.doors.envoy.chain import Chain, HttpManager
 from reachline.doors.envoy.regexes import Expression
+from reachline.doors.envoy.routes import RouteConfig
 from reachline.doors.envoy.secured import Certificate
 from reachline.doors.envoy.shown import Flag, Host, show
 from reachline.members import Address
@@ -143,8 +144,17 @@ def _cluster_lines(name: str, backend: Backend) -> Iterator[str]:
             yield f"{row.key}::{key}::{value}"
 
 
-def config(chain: Chain) -> dict[str, object]:
-    """`/config_dump`: the document as it was understood, in our own words; private keys are left out."""
+def config(
+    chain: Chain, backends: Mapping[str, Backend], doorways: Sequence[Doorway], routes: Mapping[str, RouteConfig]
+) -> dict[str, object]:
+    """`/config_dump`: the document as it was understood, and what came from elsewhere, in our words; private keys are left out."""
+    fixed = {each.name for each in chain.listeners}
+    moving = [_plain(each.listener) for each in doorways if each.listener.name not in fixed]
+    heard = [
+        {"cluster": _plain(each.cluster), "upstream": _plain(each.upstream)}
+        for name, each in backends.items()
+        if name not in chain.settings.clusters
+    ]
     listeners = [_plain(each) for each in chain.listeners]
     clusters = [
         {"cluster": _plain(each), "upstream": _plain(chain.upstreams.get(name))}
@@ -153,8 +163,9 @@ def config(chain: Chain) -> dict[str, object]:
     return {
         "configs": [
             {"@type": "reachline/BootstrapDump", "node": _plain(chain.node), "admin": _plain(chain.admin)},
-            {"@type": "reachline/ClustersDump", "static_clusters": clusters},
-            {"@type": "reachline/ListenersDump", "static_listeners": listeners},
+            {"@type": "reachline/ClustersDump", "static_clusters": clusters, "dynamic_clusters": heard},
+            {"@type": "reachline/ListenersDump", "static_listeners": listeners, "dynamic_listeners": moving},
+            {"@type": "reachline/RoutesDump", "dynamic_route_configs": [_plain(each) for each in routes.values()]},
         ]
     }
 
