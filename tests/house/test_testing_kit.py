@@ -163,4 +163,4 @@ def test_a_benchmark_prints_a_table_and_writes_json(tmp_path: Path, capsys: pyte
     assert "a pick       2  1 – 3  µs    ≤ 5" in capsys.readouterr().out
     written = json.loads(path.read_text())
     assert written["figures"][0] | {"runs": 3} == figure._asdict()
-    assert written["machine"].keys() == {"at", "cores", "openssl", "processor", "python", "release", "system"}
+    assert written["machine"].keys() == {"at", "cores", "load", "openssl", "processor", "python", "release", "system"}
