@@ -16,7 +16,7 @@ from reachline.core.hearing import Hearing
 from reachline.core.obey import Turned, turned
 from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
-from reachline.core.row import Row, is_quiet, noted
+from reachline.core.row import Row, Stepped, is_quiet, noted
 from reachline.core.rules import Rules
 from reachline.core.scope import of_outcome
 from reachline.core.settling import by_line
@@ -155,16 +155,10 @@ class Ledger:
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
         steps = self.groups.in_turn(self.rows, {line: stepped(self, line, one, now_ms) for line, one in told.items()})
         self.rows.update({line: done.row for line, done in steps.items()})
-        wishes = [line for line, done in steps.items() if done.wants]
         self.offered, self.asked = (offered.told(one, now_ms, self.rules.tick_ms) for one in (self.offered, self.asked))
         load = self.offered.level
-        if wishes:
-            well, restless = self.groups.well, self.restless.union(steps)
-            self.rows.update(
-                guarded(
-                    wishes, self.lines, self.rows, self.rules, well=well, restless=restless, offered=load, now_ms=now_ms
-                )
-            )
+        if wishes := [line for line, done in steps.items() if done.wants]:
+            self._guard(wishes, steps, load, now_ms)
         for line, done in steps.items():
             row, rule = self.rows[line], (ordered[line].turn if line in ordered else "") or done.rule
             if done.wants and not (rule or row.held):
@@ -191,6 +185,13 @@ class Ledger:
         published = self.snapshot() if self.board.version != last else None
         sealed = [line for line in looked if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, changes, looking.seal(self, sealed, now_ms))
+
+    def _guard(self, wishes: list[LineId], steps: Mapping[LineId, Stepped], load: int, now_ms: int) -> None:
+        well, restless = self.groups.well, self.restless.union(steps)
+        tripped = guarded(
+            wishes, self.lines, self.rows, self.rules, well=well, restless=restless, offered=load, now_ms=now_ms
+        )
+        self.rows.update(tripped)
 
     def deadline(self) -> int | None:
         """The next ms at which close() changes something without new evidence, or None."""
