@@ -1,4 +1,4 @@
-"""Five thousand answers of a peer gone mad for every conversation, and one that never ends."""
+"""Ten thousand answers of a peer gone mad for every conversation, and one that never ends."""
 
 from __future__ import annotations
 
