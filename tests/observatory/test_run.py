@@ -177,6 +177,30 @@ def test_a_balancer_that_is_not_there_is_refused_in_xrays_words() -> None:
     asyncio.run(main())
 
 
+def test_an_override_to_an_outbound_that_is_not_there_is_refused_and_changes_nothing() -> None:
+    async def main() -> None:
+        async with _role(_settings("", observes=False)) as role:
+            role.running.override("b", "s-well")
+
+            with pytest.raises(grpc.aio.AioRpcError, match="there is no outbound s-none"):
+                await _ask(role, wire.OVERRIDE_BALANCER_TARGET[0], b"\x0a\x01b\x12\x06s-none")
+
+            assert role.running.overridden("b") == "s-well"
+
+    asyncio.run(main())
+
+
+def test_a_panel_that_polls_through_changes_is_always_answered() -> None:
+    async def main() -> None:
+        async with _web() as url, _role(_settings(url)) as role:
+            for turn in range(1_000):
+                if turn % 50 == 0:
+                    role.changes.put_nowait(_settings(f"{url}{turn}"))
+                assert set((await _page(role))["observatory"]) <= {"s-well", "s-dead"}
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("target", ["", "s-well"])
 def test_a_changed_document_is_followed_and_an_override_stays(target: str) -> None:
     async def main() -> None:

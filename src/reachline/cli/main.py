@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "agent": Entry("reachline.cli.agent", "Probe lines for a center.", "agent"),
     "center": Entry("reachline.cli.center", "Judge lines and publish their weights.", "center"),
     "proxy": Entry("reachline.cli.proxy", "Forward by an Envoy bootstrap.", "proxy"),
+    "observatory": Entry("reachline.cli.observatory", "Observe an Xray document, answer as Xray.", "agent"),
     "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
     "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
     "mesh": Entry("reachline.cli.mesh", "The ways between agents, and which is at fault.", "cli"),

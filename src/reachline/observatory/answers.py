@@ -64,9 +64,13 @@ def methods(answering: Answering, services: frozenset[str]) -> dict[str, Callabl
     def override(request: bytes) -> bytes:
         wanted = _short(request, wire.read_override)
         try:
-            answering.override(wanted.balancer, wanted.target)
+            answering.overridden(wanted.balancer)
         except LookupError as error:
             raise LookupError(_NO_TAG) from error
+        try:
+            answering.override(wanted.balancer, wanted.target)
+        except LookupError as error:
+            raise LookupError(f"there is no outbound {wanted.target}") from error
         return b""
 
     found: dict[str, Callable[[bytes], bytes]] = {}
