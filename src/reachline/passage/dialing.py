@@ -100,11 +100,9 @@ async def _connected(way: Way, addresses: Sequence[str], port: int) -> socket.so
         except OSError as error:
             failure = kernel.failure_of(error.errno or 0)
             words = f"{address}: {kernel.words_of(error.errno or 0)}"
-            lost = Lost(
-                failure,
-                words,
-                is_its_own=bool(way.hops) or failure is Failure.AGENT or bool(way.source or way.interface),
-            )
+            # Unreachable from an address or a device of its own is that one's fault; refused is always the target's.
+            is_bound = failure is Failure.UNREACHABLE and bool(way.source or way.interface)
+            lost = Lost(failure, words, is_its_own=bool(way.hops) or failure is Failure.AGENT or is_bound)
     return lost
 
 
