@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.differential.real import Envoy, binary
 from tests.differential.real import running as envoy_running
-from tests.proxy.world import FILE_LOG, Endpoint, Loop, Proxy, ask, cluster, forward, get, running
+from tests.proxy.world import FILE_LOG, WITHIN, Endpoint, Loop, Proxy, ask, cluster, drain, forward, get, running
 from tests.proxy.world import http as document_of
 
 from reachline.testing.wait import eventually
@@ -166,6 +166,19 @@ def test_access_logs_are_envoys(both: Both) -> None:
 
     eventually(lambda: len(told(both.logs[0])) == len(told(both.logs[1])) == len(paths))
     assert told(both.logs[1]) == told(both.logs[0])
+
+
+def test_who_sends_no_more_before_its_answer_is_there_gets_none(both: Both) -> None:
+    raw = get("/hang", last=False, more=b"user-agent: half\r\n")
+    for port in both.ports:
+        with socket.create_connection(("127.0.0.1", port), WITHIN) as client:
+            client.sendall(raw)
+            client.shutdown(socket.SHUT_WR)
+            assert drain(client) == b""
+
+    for log in both.logs:
+        line = eventually(lambda: [each for each in log.read_text().splitlines() if "half" in each])  # noqa: B023
+        assert '" 0 DC 0 0 ' in line[0]
 
 
 PATHS = [

@@ -81,11 +81,9 @@ class Downstream(asyncio.BufferedProtocol):
             self._is_heard = True
             exchange.raw_from_client(b"")
             return not self._is_sent and not self.peer.is_tls
-        self._is_heard = True
-        if self._is_lingering or self.peer.is_tls:
-            return False
-        # With one half closed it may still wait for its answers; TLS knows no such thing.
-        return bool(self._reader.inbox) or (exchange is not None and exchange.request.is_complete)
+        if exchange is not None:
+            exchange.gone()  # as in Envoy: who sends no more waits for no answer either
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is not None:
@@ -238,8 +236,6 @@ class Downstream(asyncio.BufferedProtocol):
             self.hold(True)
             # Not from here: a thousand requests sent at once would be a thousand calls deep.
             self._front.loop.call_soon(self._serve)
-        elif self._is_heard:
-            self.close()
         else:
             self.hold(False)
 
