@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import stat
+import threading
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pytest
+import trustme
 
 from reachline.agent.member import Member, join, member_in, renewing
 from reachline.errors import ConfigError
@@ -107,6 +112,46 @@ def test_a_center_that_is_away_is_asked_again_each_minute_and_the_old_one_stays(
 
     assert tries == [60, 60, 60]
     assert member.certificate.read_bytes() == asked.key + chain
+
+
+class Impostor(BaseHTTPRequestHandler):
+    """Shows the true authority, with its own behind it, and keeps what it is sent."""
+
+    authorities = b""
+    kept: ClassVar[list[bytes]] = []
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(self.authorities)))
+        self.end_headers()
+        self.wfile.write(self.authorities)
+
+    def do_POST(self) -> None:
+        self.kept.append(self.rfile.read(int(self.headers["content-length"])))
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        """Not to the terminal."""
+
+
+def test_an_impostor_that_adds_its_own_authority_to_the_true_one_is_told_no_token(tmp_path: Path, authority: Authority):
+    token = authority.token(role="agent", by="ann", now=datetime.now(UTC))
+    own = trustme.CA()
+    Impostor.authorities = authority.certificate + own.cert_pem.bytes()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.issue_cert("127.0.0.1").configure_cert(context)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+
+        with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
+            join(f"https://127.0.0.1:{server.server_port}", token, "a", tmp_path / "state")
+
+        server.shutdown()
+        thread.join()
+    assert Impostor.kept == []
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.parametrize("at", ["http://a:1", "a:1", "https://", "https://a:x"])

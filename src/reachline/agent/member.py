@@ -23,7 +23,7 @@ from reachline.model import Seconds
 from reachline.net.rpc import attach, client_credentials
 from reachline.store.authority import parsed
 from reachline.store.whole import put
-from reachline.wire.certificates import RENEW, Identity, certified, fingerprint, make_request, renewed_at
+from reachline.wire.certificates import RENEW, Identity, certified, fingerprint, leading, make_request, renewed_at
 
 __all__ = ["Member", "join", "member_in", "renewing"]
 
@@ -80,8 +80,10 @@ def join(at: str, token: str, name: str, directory: Path) -> Identity:
     """
     host, port = _address(at)
     wanted = parsed(token).fingerprint
-    ca = _asked(host, port, "/api/v1/ca", context=_unverified()).encode()
+    told = _asked(host, port, "/api/v1/ca", context=_unverified()).encode()
     try:
+        # The one that the token vouches for, alone: an impostor could add its own behind it.
+        ca = leading(told)
         shown = fingerprint(ca)
     except ValueError as error:
         raise _refused(at, "does not say who its authority is") from error
@@ -91,9 +93,12 @@ def join(at: str, token: str, name: str, directory: Path) -> Identity:
     trusting = ssl.create_default_context(cadata=ca.decode())
     asked = make_request(name)
     body = {"token": token.strip(), "name": name, "request": asked.shown.decode()}
-    given = json.loads(_asked(host, port, "/api/v1/join", context=trusting, body=body))
-    chain = str(given["certificate"]).encode()
-    identity = certified(chain).identity
+    answer = _asked(host, port, "/api/v1/join", context=trusting, body=body)
+    try:
+        chain = str(json.loads(answer)["certificate"]).encode()
+        identity = certified(chain).identity
+    except (ValueError, KeyError, TypeError, RemoteProtocolError) as error:
+        raise _refused(at, "answers no certificate") from error
     if identity is None:
         raise _refused(at, "certified nobody")
     Member(directory).keep(asked.key, chain, ca)

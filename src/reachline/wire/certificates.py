@@ -37,6 +37,7 @@ __all__ = [
     "fingerprint",
     "identity_of",
     "issued",
+    "leading",
     "make_request",
     "renewed_at",
     "split",
@@ -187,6 +188,11 @@ def renewed_at(said: Certified) -> datetime:
 def fingerprint(certificate: bytes) -> str:
     """SHA-256 of a certificate (PEM), hexadecimal."""
     return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex()
+
+
+def leading(certificates: bytes) -> bytes:
+    """The first certificate of a PEM file by itself, encoded anew: what else stands there is not taken over. ValueError where there is none."""
+    return _cert_pem(x509.load_pem_x509_certificate(certificates))
 
 
 def split(chain: bytes) -> list[bytes]:
