@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -225,6 +227,21 @@ def test_told_to_stop_it_ends_once_what_is_under_way_is_over(loop: Loop, endpoin
 
     assert answer.endswith(b"held")
     assert b"connection: close\r\n" in answer
+
+
+def test_who_waits_to_be_accepted_when_it_is_told_to_stop_is_answered(loop: Loop) -> None:
+    direct = {"match": {"prefix": "/"}, "direct_response": {"status": 200}}
+    held = threading.Event()
+    with running(loop, http([direct], [])) as proxy, contextlib.ExitStack() as stack:
+        loop.loop.call_soon_threadsafe(held.wait)
+        # More than are taken in the turns of the loop until it hears of its end.
+        clients = [stack.enter_context(connect(proxy.port)) for _ in range(400)]
+        for client in clients:
+            client.sendall(get("/", last=False))
+        proxy.stop()
+        held.set()
+
+        assert Counter(drain(client)[:12] for client in clients) == {b"HTTP/1.1 200": 400}
 
 
 def test_what_is_not_over_within_its_grace_is_cut_off(loop: Loop, endpoint: Endpoint) -> None:

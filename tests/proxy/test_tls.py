@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trustme
+from tests.proxy.test_following import Files
 from tests.proxy.world import (
     WITHIN,
     Endpoint,
@@ -104,6 +105,25 @@ def test_the_certificate_and_the_chain_are_those_of_the_name(
 
     assert found == [(200, b"one", "one.example"), (200, b"one", "two.example"), (200, b"two", "three.example")]
     assert b"x-forwarded-proto: https" in endpoint.asked[0]
+
+
+def test_a_client_that_would_rather_speak_http_2_is_not_promised_it(
+    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path
+) -> None:
+    certificate = written(authority.issue_cert("a.example"), tmp_path, "a")
+    common = {"tls_certificates": [certificate], "alpn_protocols": ["h2", "http/1.1"]}
+    given = document([listener(manager([forward("/", "a")]), **secured(common))], [cluster("a", [endpoint.port])])
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with (
+        running(loop, given) as proxy,
+        connect(proxy) as plain,
+        context.wrap_socket(plain, server_hostname="a.example") as client,
+    ):
+        assert client.selected_alpn_protocol() == "http/1.1"
+        client.sendall(get("/x"))
+        assert status(drain(client)) == 200
 
 
 def test_a_certificate_that_changes_is_shown_and_one_that_is_broken_is_not(
@@ -201,6 +221,32 @@ def test_a_clients_first_words_may_come_in_pieces_or_not_at_all(
         assert whole.recv(1) == b"\x16"
         assert drain(half) == b""
         assert proxy.figures()["listener.in.no_filter_chain_match"] == 1
+
+
+def test_hands_that_are_shaken_while_a_listener_is_replaced_leave_a_connection_that_ends_like_others(
+    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path
+) -> None:
+    own, files = written(authority.issue_cert("own.example"), tmp_path, "own"), Files(tmp_path)
+    tls = secured({"tls_certificates": [own]})
+    soon = {"common_http_protocol_options": {"idle_timeout": "0.2s"}}
+
+    def write(name: str) -> None:
+        files.write("lds", [listener(manager([forward("/", "a")], server_name=name, **soon), **tls)])
+
+    write("before")
+    given = {**document([], [cluster("a", [endpoint.port])]), "node": {"id": "n", "cluster": "c"}}
+    given["dynamic_resources"] = {"lds_config": files.source("lds")}
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with running(loop, given) as proxy, connect(proxy) as plain:
+        eventually(lambda: proxy.figures().get("listener.in.downstream_cx_total", 0) == 1)
+        write("after")
+        # Told by the admin: one that connects would be the new listener's first.
+        eventually(lambda: proxy.figures().get("listener.in.downstream_cx_total", 0) == 0)
+        with connect(proxy) as other, context.wrap_socket(other, server_hostname="own.example") as ends:
+            assert ends.recv(1) == b""  # many looks at what is silent later
+        with context.wrap_socket(plain, server_hostname="own.example") as client:
+            assert client.recv(1) == b""
 
 
 def test_a_client_that_shakes_no_hands_is_no_error(

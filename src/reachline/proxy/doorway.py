@@ -84,6 +84,11 @@ class Doorway:
         self.is_open = False
 
     @property
+    def is_greeting(self) -> bool:
+        """Whether somebody is here who was not handed over yet."""
+        return bool(self._tasks)
+
+    @property
     def addresses(self) -> tuple[Address, ...]:
         """Where it listens, with the ports that it got."""
         return tuple(Address(*each.getsockname()[:2]) for each in self._sockets)
@@ -103,15 +108,21 @@ class Doorway:
         return given
 
     def close(self) -> None:
-        """Take no more; those that are there go on."""
+        """Take no more, once those are taken who wait in the kernel's queue: it would reset them. Those that are there go on."""
         for each in self._sockets:
             if self.is_open:
                 self._loop.remove_reader(each.fileno())
+                self._accept(each, self.listener.backlog or _BACKLOG)
             each.close()
         self.is_open = False
 
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+    def abandon(self) -> None:
+        """Let go of who was not handed over yet."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket, most: int = _AT_ONCE) -> None:
+        for _ in range(most):
             try:
                 client, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

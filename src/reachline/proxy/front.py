@@ -30,6 +30,8 @@ __all__ = ["Decide", "Front"]
 
 Decide = Callable[[Request, Peer, bool], Way | LocalReply]
 """What a request comes to; the truth says whether it came from inside."""
+_FIRST: Final[Seconds] = 1.0
+"""For the first request of a connection that is new when all of them end: it is on its way, and a second is the longest of ways."""
 Told = Callable[[Exchange], None]
 """Hears of each exchange that is over."""
 
@@ -256,12 +258,16 @@ class Front:
                 elif manager.idle_timeout and now - down.idle_since >= manager.idle_timeout:
                     down.close()
             elif down.is_idle and (
-                self._ends_idle
+                self._is_leaving(down, now)
                 or (manager.idle_timeout and now - down.idle_since >= manager.idle_timeout)
                 or (manager.max_connection_duration and now - down.since >= manager.max_connection_duration)
             ):
                 self.counts["downstream_cx_idle_timeout"] += 1
                 down.close()
+
+    def _is_leaving(self, down: Downstream, now: Seconds) -> bool:
+        """Whether an idle connection ends; one that is new may have a request under way, which a close would reset."""
+        return self._ends_idle and (down.requests > 0 or now - down.since >= _FIRST)
 
     def retire(self) -> None:
         """Connections end with their next answer; idle ones may still bring a request for that."""

@@ -40,8 +40,8 @@ class Listeners:
         self._files: Final[dict[str, File]] = {}
         self._counts: Final[dict[str, Counter[str]]] = {}
         self._doorways: Final[dict[str, Doorway]] = {}
-        self._leaving: Final[list[Serving]] = []
-        """Of listeners that are no more, while connections of theirs are."""
+        self._leaving: Final[list[Doorway]] = []
+        """Of listeners that are no more, while connections of theirs are, or are being made."""
         self._routes: Final[dict[str, RouteConfig]] = {}
         """By name, of those that come so."""
         self._routers: Final[list[tuple[Front, Router, str]]] = []
@@ -65,7 +65,7 @@ class Listeners:
     @property
     def is_busy(self) -> bool:
         """Whether anybody is connected."""
-        return any(_is_busy(each) for each in self._servings())
+        return any(_is_busy(each) for each in self._all())
 
     def put(self, listener: Listener) -> None:
         """Have this listener in the place of the one of its name, if any. ConfigError where it cannot be: then all stays as it was.
@@ -131,9 +131,10 @@ class Listeners:
         """End what was silent for too long; `flush`: write logs out."""
         for serving in list(self._servings()):
             serving.sweep(now)
-        for serving in [each for each in self._leaving if not _is_busy(each)]:
-            self._leaving.remove(serving)
-            self._routers[:] = [each for each in self._routers if each[0] is not serving]
+        for doorway in [each for each in self._leaving if not _is_busy(each)]:
+            self._leaving.remove(doorway)
+            gone = [each.serving for each in doorway.handlings]
+            self._routers[:] = [each for each in self._routers if each[0] not in gone]
         for file in self._files.values() if flush else ():
             file.flush()
 
@@ -151,30 +152,36 @@ class Listeners:
 
     def close(self) -> None:
         """Let go of everything."""
-        for doorway in self._doorways.values():
+        for doorway in self._all():
             doorway.close()
+            doorway.abandon()
         for serving in list(self._servings()):
             serving.close()
         for file in self._files.values():
             file.close()
         self._files.clear()
 
+    def _all(self) -> tuple[Doorway, ...]:
+        """Those of now, and of before."""
+        return (*self._doorways.values(), *self._leaving)
+
     def _servings(self) -> Iterator[Serving]:
-        for doorway in self._doorways.values():
+        for doorway in self._all():
             for handling in doorway.handlings:
                 yield handling.serving
-        yield from self._leaving
 
     def _let_go(self, doorway: Doorway) -> None:
         for handling in doorway.handlings:
             handling.serving.retire()
-            self._leaving.append(handling.serving)
+        self._leaving.append(doorway)
 
     def _handlings(self, listener: Listener) -> Iterator[tuple[FilterChain, Handling]]:
         for each in chains_of(listener):
             place = f"{self._place}: listeners.{listener.name}"
-            servers = None if each.tls is None else Servers(each.tls, place=place)
             handler = each.handler
+            # Only whoever passes bytes on unread can promise HTTP/2 to those who ask.
+            without = () if isinstance(handler, TcpProxy) else ("h2",)
+            servers = None if each.tls is None else Servers(each.tls, place=place, without=without)
             if isinstance(handler, TcpProxy):
                 yield each, self._tcp(handler, servers, each)
             else:
@@ -220,7 +227,11 @@ def chains_of(listener: Listener) -> tuple[FilterChain, ...]:
     return (*listener.chains, *(() if listener.default is None else (listener.default,)))
 
 
-def _is_busy(serving: Serving) -> bool:
+def _is_busy(doorway: Doorway) -> bool:
+    return doorway.is_greeting or any(_serves(each.serving) for each in doorway.handlings)
+
+
+def _serves(serving: Serving) -> bool:
     return bool(
         serving.connections if isinstance(serving, Front) else isinstance(serving, TcpFront) and serving.tunnels
     )
