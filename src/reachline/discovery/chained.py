@@ -32,6 +32,8 @@ def parsers(secrets: Mapping[str, Secret] | None = None) -> dict[str, Callable[[
             return Parsed(parcel.name, error=one_line(str(error)))
         name = document.get("name")
         named = name if isinstance(name, str) else ""
+        if not named:
+            return Parsed(parcel.name, error="name: is needed")
         try:
             value, _ = read_one(document, secrets=secrets or {})
         except ConfigError as error:

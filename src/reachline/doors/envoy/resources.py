@@ -48,12 +48,16 @@ class Resources:
 
 
 def read(
-    document: str | Mapping[str, object] | Sequence[object], *, name: str = "xds", secrets: Mapping[str, Secret] = _NONE
+    document: str | Mapping[str, object] | Sequence[object],
+    *,
+    name: str = "xds",
+    secrets: Mapping[str, Secret] = _NONE,
+    kinds: Sequence[str] = (LDS, RDS, CDS),
 ) -> Resources:
-    """A DiscoveryResponse, or a list of resources, each with its `@type`; ConfigError with every problem found."""
+    """A DiscoveryResponse, or a list of resources, each with its `@type`, of these kinds; ConfigError with every problem found."""
 
     def make(value: object, found: Findings) -> Resources:
-        return _resources(value, found, secrets)
+        return _resources(value, found, secrets, kinds)
 
     made, notices = examined(document, name, make)
     return replace(made, notices=notices)
@@ -71,7 +75,7 @@ def read_one(
     return examined(document, name, make)
 
 
-def _resources(value: object, found: Findings, secrets: Mapping[str, Secret]) -> Resources:
+def _resources(value: object, found: Findings, secrets: Mapping[str, Secret], kinds: Sequence[str]) -> Resources:
     if isinstance(value, Sequence) and not isinstance(value, str):
         blocks, version = tuple(Block(each, (at,), found) for at, each in enumerate(value)), ""
     else:
@@ -83,7 +87,7 @@ def _resources(value: object, found: Findings, secrets: Mapping[str, Secret]) ->
     routes: dict[str, RouteConfig] = {}
     clusters: dict[str, tuple[Cluster, Upstream]] = {}
     for block in blocks:
-        match _resource(block, secrets):
+        match _resource(block, secrets, kinds):
             case Listener() as one:
                 _put(listeners, one.name, one, block)
             case RouteConfig() as config:
@@ -109,7 +113,7 @@ def _put(into: dict[str, T], name: str, value: T, block: Block) -> None:
     into[name] = value
 
 
-def _resource(block: Block, secrets: Mapping[str, Secret]) -> Resource | None:
+def _resource(block: Block, secrets: Mapping[str, Secret], kinds: Sequence[str] = (LDS, RDS, CDS)) -> Resource | None:
     """One of them; None where it is none, which is told."""
     kind = block.text("@type", needed=True)
     if kind == _ENVELOPE:
@@ -117,15 +121,14 @@ def _resource(block: Block, secrets: Mapping[str, Secret]) -> Resource | None:
         block.aside("name", "version", "aliases", "ttl", "cache_control", "resource_name", "metadata")
         block.done()
         if inner is not None and inner.text("@type") != _ENVELOPE:
-            return _resource(inner, secrets)
+            return _resource(inner, secrets, kinds)
         block.found.refuse(block.at("resource"), "is needed", about_key=True)
         return None
-    reader = _READERS.get(kind)
-    if reader is None:
-        if kind:
-            block.refuse("@type", "is no resource that is read here", f"{LDS}, {RDS} and {CDS} are")
-        return None
-    return reader(block, secrets)
+    if kind in kinds:
+        return _READERS[kind](block, secrets)
+    if kind:
+        block.refuse("@type", "is no resource that is read here", f"what is read: {', '.join(kinds)}")
+    return None
 
 
 def _routes(block: Block, secrets: Mapping[str, Secret]) -> RouteConfig:
