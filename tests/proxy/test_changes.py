@@ -1,17 +1,19 @@
-"""Each type of resource changed fifty times by ADS, under load on kept connections and on new ones: no request fails by it."""
+"""Each type of resource changed fifty times by ADS, and endpoints in a file, under load on kept connections and on new ones: no request fails by it."""
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import Any
 
 from tests.proxy.plane import Plane
 from tests.proxy.test_ads import by_ads, follower, routed
-from tests.proxy.world import WITHIN, Endpoint, Loop, ask, body, cluster, forward, get, listener, running, status
+from tests.proxy.test_following import Files
+from tests.proxy.world import WITHIN, Endpoint, Loop, ask, body, cluster, forward, get, http, listener, running, status
 
 from reachline.testing.wait import eventually
 from reachline.wire.ads import CDS, EDS, LDS, RDS
@@ -52,7 +54,7 @@ class Load:
 
     def _kept(self) -> None:
         """One connection, as long as the proxy keeps it; a body each time, so that nothing may be tried again unseen."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=WITHIN)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=WITHIN)
         while not self._over.is_set():
             try:
                 connection.request("POST", "/x", body=b"abc")
@@ -60,7 +62,7 @@ class Load:
                 self._said("kept", answer.status, answer.read())
                 if answer.getheader("connection") == "close":
                     connection.close()
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 self.faults.append(f"kept: {error!r}")
                 connection.close()
         connection.close()
@@ -105,3 +107,23 @@ def test_each_type_changed_fifty_times_by_ads_fails_no_request(
     assert plane.refused == []
     assert endpoint.asked
     assert another.asked
+
+
+def test_endpoints_in_a_file_changed_fifty_times_under_load_fail_no_request(
+    loop: Loop, endpoint: Endpoint, another: Endpoint, tmp_path: Path
+) -> None:
+    files, ports = Files(tmp_path), (endpoint.port, another.port)
+    files.write("eds", [assigned("one", ports[1])])
+    eds = {"eds_config": {**files.source("eds"), "resource_api_version": "V3"}}
+    given = {"name": "one", "type": "EDS", "connect_timeout": "10s", "eds_cluster_config": eds}
+    with running(loop, http([forward("/", "one")], [given])) as proxy:
+        load = Load(proxy.port)
+        with load.running():
+            for turn in range(TURNS):
+                files.write("eds", [assigned("one", ports[turn % 2])], version=turn)
+                wanted = (b"one", b"two")[turn % 2]
+                eventually(lambda: body(ask(proxy.port, get("/x"))) == wanted, within=WITHIN)  # noqa: B023
+
+    assert load.faults == []
+    assert load.calls["kept"] > TURNS
+    assert load.calls["anew"] > TURNS

@@ -32,6 +32,7 @@ KINDS = {
     "lds": f"{PREFIX}.listener.v3.Listener",
     "cds": f"{PREFIX}.cluster.v3.Cluster",
     "rds": f"{PREFIX}.route.v3.RouteConfiguration",
+    "eds": f"{PREFIX}.endpoint.v3.ClusterLoadAssignment",
 }
 
 
