@@ -75,7 +75,7 @@ from reachline.wire import (
     x509,
 )
 from reachline.wire.ads import EDS, Client, Response
-from reachline.wire.observatory import read_override
+from reachline.wire.observatory import read_info, read_override
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -1020,6 +1020,13 @@ def _texts() -> Iterator[Target]:
         errors=(RemoteProtocolError,),
         seeds=(b"\x0a\x01b\x12\x06target", b"\x18\x07\x0a\x01a\x21" + bytes(8)),
         tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\x0b", b"\x2d"),
+    )
+    yield Target(
+        name="wire.observatory.info",
+        run=read_info,
+        errors=(RemoteProtocolError,),
+        seeds=(b"\x0a\x0d\x2a\x04\x12\x02s1\x32\x05\x0a\x03s-2",),
+        tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\x2a\x00", b"\x12\xff", b"\x0b"),
     )
     yield Target(
         name="doors.observatory",

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.xray_messages import xray_messages
 
 from reachline.core.observing.values import Ping, Status
 from reachline.errors import RemoteProtocolError
@@ -15,58 +16,24 @@ from reachline.wire.observatory import (
     GET_OUTBOUND_STATUS,
     MAX_REQUEST,
     OVERRIDE_BALANCER_TARGET,
+    Info,
     Override,
-    Statuses,
+    ask_info,
+    ask_override,
     balancer_info,
     outbound_statuses,
+    read_info,
     read_override,
     read_tag,
 )
 
-_PROTO: Final = """
-OutboundStatus: alive=1 bool, delay=2 int64, last_error_reason=3 string, outbound_tag=4 string, last_seen_time=5 int64, last_try_time=6 int64, health_ping=7 .Ping
-Ping: all=1 int64, fail=2 int64, deviation=3 int64, average=4 int64, max=5 int64, min=6 int64
-ObservationResult: status=1 *.OutboundStatus
-GetOutboundStatusResponse: status=1 .ObservationResult
-OverrideInfo: target=2 string
-PrincipleTargetInfo: tag=1 *string
-BalancerMsg: override=5 .OverrideInfo, principle_target=6 .PrincipleTargetInfo
-GetBalancerInfoResponse: balancer=1 .BalancerMsg
-GetBalancerInfoRequest: tag=1 string
-OverrideBalancerTargetRequest: balancerTag=1 string, target=2 string
-"""
-"""Written from the field numbers of Xray's .proto files, a line a message; `*`: repeated."""
 _TEXT: Final = st.text(st.characters(codec="utf-8"), max_size=20)
 _INT64: Final = st.integers(0, 2**63 - 1)
 
 
-def _messages() -> dict[str, Any]:
-    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
-    from google.protobuf import descriptor_pool, message_factory
-
-    kinds = {"bool": 8, "int64": 3, "string": 9}
-    file = descriptor_pb2.FileDescriptorProto(name="xray.proto", package="xray", syntax="proto3")
-    for line in _PROTO.strip().splitlines():
-        name, fields = line.split(": ", 1)
-        message = file.message_type.add(name=name)
-        for field in fields.split(", "):
-            label, kind = field.rsplit(" ", 1)
-            key, number = label.split("=")
-            made = message.field.add(name=key, number=int(number), label=3 if kind.startswith("*") else 1)
-            kind = kind.lstrip("*")
-            if kind.startswith("."):
-                made.type, made.type_name = 11, f".xray{kind}"
-            else:
-                made.type = kinds[kind]
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    names = [line.partition(":")[0] for line in _PROTO.strip().splitlines()]
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xray.{name}")) for name in names}
-
-
 @pytest.fixture(scope="module")
 def xray() -> dict[str, Any]:
-    return _messages()
+    return xray_messages()
 
 
 _STATUSES: Final = st.builds(
@@ -97,22 +64,29 @@ def test_statuses_are_what_protobuf_reads_and_writes(xray: dict[str, Any], statu
     assert found.SerializeToString(deterministic=True) == data
 
 
-def test_only_what_changed_is_written_anew_and_the_answer_is_the_same() -> None:
-    writer, one, two = Statuses(), Status("a", alive=True), Status("b", alive=True)
-
-    answers = [writer.response(each) for each in ((one, two), (one, two._replace(delay=9)), (two,), (one, two))]
-
-    assert answers == [
-        outbound_statuses(each) for each in ((one, two), (one, two._replace(delay=9)), (two,), (one, two))
-    ]
-
-
 @given(override=_TEXT, targets=st.lists(_TEXT, max_size=4))
 def test_a_balancers_info_is_what_protobuf_reads(xray: dict[str, Any], override: str, targets: list[str]) -> None:
     found = xray["GetBalancerInfoResponse"].FromString(balancer_info(override, targets))
 
     assert found.balancer.HasField("override")
     assert (found.balancer.override.target, list(found.balancer.principle_target.tag)) == (override, targets)
+
+
+@given(override=_TEXT, targets=st.lists(_TEXT, max_size=4))
+def test_a_balancers_info_that_protobuf_writes_is_read(xray: dict[str, Any], override: str, targets: list[str]) -> None:
+    found = xray["GetBalancerInfoResponse"]()
+    found.balancer.override.target = override
+    found.balancer.principle_target.tag.extend(targets)
+
+    assert read_info(found.SerializeToString()) == Info(override, tuple(targets))
+
+
+@given(balancer=_TEXT, target=_TEXT)
+def test_requests_that_are_written_are_what_protobuf_writes(xray: dict[str, Any], balancer: str, target: str) -> None:
+    override = xray["OverrideBalancerTargetRequest"](balancerTag=balancer, target=target)
+
+    assert ask_override(balancer, target) == override.SerializeToString(deterministic=True)
+    assert ask_info(balancer) == xray["GetBalancerInfoRequest"](tag=balancer).SerializeToString()
 
 
 @given(balancer=_TEXT, target=_TEXT)

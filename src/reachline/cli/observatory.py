@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +14,7 @@ import typer
 
 from reachline.cli.documents import directory
 from reachline.cli.ending import stopped_by_signals
+from reachline.cli.following import followed
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.errors import ConfigError, Problem
 from reachline.net import reload
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-log = logging.getLogger(__name__)
-
 
 def command(
     files: Annotated[
@@ -36,6 +33,9 @@ def command(
     ],
     metrics: Annotated[str, typer.Option(help="host:port of /debug/vars in place of the document's.")] = "",
     api: Annotated[str, typer.Option(help="host:port of the gRPC services in place of the document's.")] = "",
+    steer: Annotated[
+        str, typer.Option(help="host:port of a running Xray's api: its balancers follow what is judged here.")
+    ] = "",
     remarks: Annotated[str, typer.Option(help="Of a list of documents, the one of this name.")] = "",
     compat: Annotated[str, typer.Option(help="strict: observers and balancers exactly as Xray's.")] = "",
     seed: Annotated[int | None, typer.Option(help="Of all chance, so that a run repeats.")] = None,
@@ -52,7 +52,7 @@ def command(
     if compat not in {"", "strict"}:
         raise ConfigError(Problem(place="observatory", path="--compat", value=repr(compat), rule="must be strict"))
     settings = _read(files, remarks=remarks, strict=bool(compat))
-    options = Options(place=str(files[0]), metrics=metrics, api=api, rng=Random(seed))
+    options = Options(place=str(files[0]), metrics=metrics, api=api, steer=steer, rng=Random(seed))
     asyncio.run(_until_signalled(settings, options, files, remarks))
 
 
@@ -80,26 +80,10 @@ async def _until_signalled(settings: Settings, options: Options, files: Sequence
         await run(settings, options, stop=stop, changes=changed, ready=_say)
 
 
-async def _changes(files: Sequence[Path], *, remarks: str, strict: bool) -> AsyncIterator[Settings]:
+def _changes(files: Sequence[Path], *, remarks: str, strict: bool) -> AsyncIterator[Settings]:
     """The whole document, whenever one of its files is another; files that come into a directory later are not looked for."""
-    stirred = asyncio.Event()
     paths = [name for file in files for name, _ in _texts(file)]
-
-    async def watch(path: str) -> None:
-        async with aclosing(reload.changes(path)) as changes:
-            async for _ in changes:
-                stirred.set()
-
-    async with asyncio.TaskGroup() as tasks:
-        for path in paths:
-            tasks.create_task(watch(path))
-        while True:
-            await stirred.wait()
-            stirred.clear()
-            try:
-                yield _read(files, remarks=remarks, strict=strict)
-            except ConfigError as error:
-                log.error("document_refused", extra={"reason": str(error)})  # noqa: TRY400 - the reason is the document's
+    return followed(paths, lambda: _read(files, remarks=remarks, strict=strict))
 
 
 def _say(started: Started, _: Running) -> None:

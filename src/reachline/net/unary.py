@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,12 +14,13 @@ from reachline.net.binding import refused, why_refused
 
 __all__ = ["answering"]
 
+Method = Callable[[bytes], bytes | Awaitable[bytes]]
 _OPTIONS: Final = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 1 << 20))
 """A second server at the same port is refused; no request is a thousandth of a MiB."""
 
 
 @asynccontextmanager
-async def answering(address: str, methods: Mapping[str, Callable[[bytes], bytes]], *, place: str) -> AsyncIterator[int]:
+async def answering(address: str, methods: Mapping[str, Method], *, place: str) -> AsyncIterator[int]:
     """Answer at `host:port` inside the block; the port. `methods` by full name; a LookupError's text is told as UNKNOWN.
 
     ConfigError where the address cannot be had.
@@ -44,10 +45,11 @@ async def answering(address: str, methods: Mapping[str, Callable[[bytes], bytes]
         await server.stop(0)
 
 
-def _told(method: Callable[[bytes], bytes]) -> Any:
+def _told(method: Method) -> Any:
     async def handle(request: bytes, context: Any) -> bytes:
         try:
-            return method(request)
+            found = method(request)
+            return found if isinstance(found, bytes) else await found
         except LookupError as error:
             await context.abort(grpc.StatusCode.UNKNOWN, str(error.args[0]))
         except RemoteProtocolError as error:

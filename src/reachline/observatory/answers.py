@@ -6,11 +6,11 @@ import gc
 import json
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from reachline.doors.observatory import debug_vars
 from reachline.errors import RemoteProtocolError
+from reachline.observatory.entries import Entries, Entry
 from reachline.observatory.running import Answering
 from reachline.wire import observatory as wire
 
@@ -19,20 +19,16 @@ __all__ = ["methods", "variables"]
 _PAUSES: Final = 256
 """Go keeps as many pauses, and panels take the last one by its number. Python measures none: all are 0."""
 T = TypeVar("T")
+Method = Callable[[bytes], bytes | Awaitable[bytes]]
 _NO_TAG: Final = "app/router: cannot find tag"
 """Xray's words, which panels look for."""
 
 
-def variables(answering: Answering, stats: Mapping[str, object]) -> bytes:
-    """`/debug/vars`: the keys that panels read. `observatory` is null where nothing observes."""
-    known = answering.statuses()
-    found = {
-        "cmdline": sys.argv,
-        "memstats": _memory(),
-        "observatory": None if known is None else debug_vars(known),
-        "stats": stats,
-    }
-    return json.dumps(found, ensure_ascii=False).encode()
+def variables(entries: Sequence[Entry] | None, stats: Mapping[str, object]) -> bytes:
+    """`/debug/vars`: the keys that panels read. `observatory` is null where nothing observes (None)."""
+    known = "null" if entries is None else f"{{{', '.join([each.text for each in entries])}}}"
+    found = json.dumps({"cmdline": sys.argv, "memstats": _memory(), "stats": stats}, ensure_ascii=False)
+    return f'{found[:-1]}, "observatory": {known}}}'.encode()
 
 
 def _memory() -> dict[str, object]:
@@ -47,12 +43,11 @@ def _memory() -> dict[str, object]:
     }
 
 
-def methods(answering: Answering, services: frozenset[str]) -> dict[str, Callable[[bytes], bytes]]:
+def methods(answering: Answering, entries: Entries, services: frozenset[str]) -> dict[str, Method]:
     """By full name, those of the services that are wanted. LookupError and RemoteProtocolError are the caller's to be told."""
-    statuses = wire.Statuses()
 
-    def status(_: bytes) -> bytes:
-        return statuses.response(answering.statuses() or ())
+    async def status(_: bytes) -> bytes:
+        return wire.statuses_of([each.message for each in await entries.current() or ()])
 
     def info(request: bytes) -> bytes:
         tag = _short(request, wire.read_tag)
@@ -73,7 +68,7 @@ def methods(answering: Answering, services: frozenset[str]) -> dict[str, Callabl
             raise LookupError(f"there is no outbound {wanted.target}") from error
         return b""
 
-    found: dict[str, Callable[[bytes], bytes]] = {}
+    found: dict[str, Method] = {}
     if "ObservatoryService" in services:
         found[wire.GET_OUTBOUND_STATUS] = status
     if "RoutingService" in services:

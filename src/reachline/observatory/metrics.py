@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -22,7 +22,7 @@ _PATIENCE: Final[Seconds] = 5.0
 
 
 @asynccontextmanager
-async def metrics(address: str, page: Callable[[], bytes], *, place: str) -> AsyncIterator[int]:
+async def metrics(address: str, page: Callable[[], Awaitable[bytes]], *, place: str) -> AsyncIterator[int]:
     """Serve `page()` at `/debug/vars` inside the block; the port. ConfigError where the address cannot be had."""
     host, _, port = address.rpartition(":")
     serving: set[asyncio.StreamWriter] = set()
@@ -33,7 +33,7 @@ async def metrics(address: str, page: Callable[[], bytes], *, place: str) -> Asy
             if len(serving) <= _MOST:
                 async with asyncio.timeout(_PATIENCE):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_answer(head, page))
+                    writer.write(await _answer(head, page))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asks so gets no answer
@@ -53,7 +53,7 @@ async def metrics(address: str, page: Callable[[], bytes], *, place: str) -> Asy
             each.transport.abort()
 
 
-def _answer(head: bytes, page: Callable[[], bytes]) -> bytes:
+async def _answer(head: bytes, page: Callable[[], Awaitable[bytes]]) -> bytes:
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3:
         return _whole(b"400 Bad Request", b"")
@@ -62,7 +62,7 @@ def _answer(head: bytes, page: Callable[[], bytes]) -> bytes:
         return _whole(b"404 Not Found", b"")
     if method not in {b"GET", b"HEAD"}:
         return _whole(b"405 Method Not Allowed", b"")
-    return _whole(b"200 OK", page(), is_head=method == b"HEAD")
+    return _whole(b"200 OK", await page(), is_head=method == b"HEAD")
 
 
 def _whole(status: bytes, body: bytes, *, is_head: bool = False) -> bytes:

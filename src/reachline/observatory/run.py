@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 from reachline.doors.observatory import Settings
 from reachline.errors import ConfigError, Problem
 from reachline.observatory.answers import methods, variables
+from reachline.observatory.entries import Entries
 from reachline.observatory.metrics import metrics
 from reachline.observatory.running import Running
 
-__all__ = ["Options", "Started", "run"]
+__all__ = ["Options", "Started", "run", "served"]
 
 log: Final = logging.getLogger("reachline.observatory")
 _EVERY: Final = frozenset(("ObservatoryService", "RoutingService"))
@@ -38,6 +39,8 @@ class Options:
     """`host:port`, empty: as the document says."""
     api: str = ""
     """Likewise; the document's `services` hold for its own address."""
+    steer: str = ""
+    """`host:port` of a running core's `api`, which is driven; empty: none."""
     rng: Random = field(default_factory=Random)
 
 
@@ -51,42 +54,54 @@ async def run(
     ready: Callable[[Started, Running], None] = lambda *_: None,
 ) -> None:
     """ConfigError where an address cannot be had. Addresses stay as they were at the start; everything else follows `changes`."""
+    _checked(options.steer, "--steer", options.place)
     running = Running(settings, options.rng)
-    async with AsyncExitStack() as stack:
-        started = await _served(stack, settings, options, running, stats)
-        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+    async with served(running, settings, options, stats=stats) as started, asyncio.TaskGroup() as tasks:
         own = [tasks.create_task(running.run())]
         if changes is not None:
             own.append(tasks.create_task(_followed(running, changes)))
+        if options.steer:
+            from reachline.observatory.steering import Steering  # noqa: PLC0415  (gRPC, as below)
+
+            own.append(tasks.create_task(Steering(options.steer, running.balancers, running.targets).run()))
         ready(started, running)
         await stop.wait()
         for task in own:
             task.cancel()
 
 
-async def _served(
-    stack: AsyncExitStack,
+@asynccontextmanager
+async def served(
+    running: Running,
     settings: Settings,
     options: Options,
-    running: Running,
-    stats: Callable[[], Mapping[str, object]],
-) -> Started:
+    *,
+    stats: Callable[[], Mapping[str, object]] = dict,
+) -> AsyncIterator[Started]:
+    """Answer for what somebody else runs, inside the block; ConfigError as above."""
     at = options.metrics or ("" if settings.metrics is None else settings.metrics.listen)
     api = options.api or ("" if settings.api is None else settings.api.listen)
     for path, address in (("metrics.listen", at), ("api.listen", api)):
         _checked(address, path, options.place)
-    page = (
-        await stack.enter_async_context(metrics(at, lambda: variables(running, stats()), place=options.place))
-        if at
-        else None
-    )
-    if not api:
-        return Started(page, None)
-    from reachline.net.unary import answering  # noqa: PLC0415  (gRPC, which a document without an api goes without)
+    entries = Entries(running.statuses)
 
-    wanted = _EVERY if options.api or settings.api is None else frozenset(settings.api.services)
-    port = await stack.enter_async_context(answering(api, methods(running, wanted), place=options.place))
-    return Started(page, port)
+    async def variables_now() -> bytes:
+        return variables(await entries.current(), stats())
+
+    async with AsyncExitStack() as stack:
+        page = await stack.enter_async_context(metrics(at, variables_now, place=options.place)) if at else None
+        port = None
+        if api:
+            from reachline.net.unary import answering  # noqa: PLC0415  (gRPC, which a document without an api goes without)
+
+            wanted = _EVERY if options.api or settings.api is None else frozenset(settings.api.services)
+            port = await stack.enter_async_context(
+                answering(api, methods(running, entries, wanted), place=options.place)
+            )
+        stack.callback(entries.stop)
+        if at or api:
+            entries.follow()
+        yield Started(page, port)
 
 
 def _checked(address: str, path: str, place: str) -> None:

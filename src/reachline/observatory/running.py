@@ -8,11 +8,17 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from reachline.core.observing import Status, Told
+from reachline.core.observing import Status, Strategy, Told
 from reachline.doors.observatory import Reach, Settings, machines, observed, rules
+from reachline.model import Seconds
 from reachline.net.observing import Observing, Outlet
 
 __all__ = ["Answering", "Running"]
+
+_NS: Final = 1_000_000_000
+_SPREADING: Final = frozenset((Strategy.RANDOM, Strategy.ROUND_ROBIN))
+_AGE: Final[Seconds] = 1.0
+"""Between two looks at what may have become too old where nothing else happens: it has been valid for two windows, of seconds each."""
 
 
 class Answering(Protocol):
@@ -34,29 +40,73 @@ class Answering(Protocol):
 class Running:
     """Written by the loop that runs it. `run` has to run for anything to be observed."""
 
-    def __init__(self, settings: Settings, rng: Random, *, told: Callable[[Told], None] | None = None) -> None:
-        self._rng: Final = rng
+    def __init__(
+        self, settings: Settings, rng: Random | None = None, *, told: Callable[[Told], None] | None = None
+    ) -> None:
+        self._rng: Final = rng or Random()
         self._told: Final = told
         self._changed: Final = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """The next look."""
         self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
-        made = machines(settings, now=time.time_ns(), rng=self._rng)
-        self._balancers = made.balancers
+        made = machines(settings, now=time.time_ns(), rng=self._rng, holds=True)
+        self._balancers, self._held = made.balancers, made.held
         self._observing = (
-            None if made.observer is None else Observing(made.observer, _outlets(settings), told=self._told)
+            None if made.observer is None else Observing(made.observer, _outlets(settings), told=self._heard)
         )
 
     async def run(self) -> None:
         """Observe until cancelled."""
-        while True:
-            self._changed.clear()
-            async with asyncio.TaskGroup() as tasks:
-                running = None if self._observing is None else tasks.create_task(self._observing.run())
-                await self._changed.wait()
-                if running is not None:
-                    running.cancel()
+        try:
+            while True:
+                self._changed.clear()
+                self._look()
+                async with asyncio.TaskGroup() as tasks:
+                    running = None if self._observing is None else tasks.create_task(self._observing.run())
+                    await self._changed.wait()
+                    if running is not None:
+                        running.cancel()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _heard(self, told: Told) -> None:
+        """A result: soon there may be something else to choose by, at once where an outbound came to life or died."""
+        if self._held is not None:
+            due, now = self._held.due(turned=told.changed), self._now()
+            if due is None or due <= now:
+                self._look()
+            else:
+                self._look_within((due - now) / _NS)
+        if self._told is not None:
+            self._told(told)
+
+    def _look(self) -> None:
+        """What balancers choose is worked out here, so that no connection waits for it."""
+        held = self._held
+        if held is None:
+            return
+        now = self._now()
+        if held.look(now):
+            for each in self._balancers.values():
+                each.targets(now)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._look_within(_AGE)
+
+    def _look_within(self, wait: Seconds) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + wait
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._look)
 
     def swap(self, settings: Settings) -> None:
         """The document says this from now on. What is known stays where only outbounds changed; overrides stay where they can."""
@@ -68,6 +118,7 @@ class Running:
             silent = [each.tag for each in settings.outbounds if each.reach is Reach.NONE]
             for each in self._balancers.values():
                 each.outbounds([out.tag for out in settings.outbounds], silent)
+                each.targets(self._now())
         else:
             self._begin(settings)
             self._changed.set()
@@ -82,6 +133,11 @@ class Running:
     def targets(self, balancer: str) -> tuple[str, ...]:
         """See `Answering`."""
         return self._balancers[balancer].targets(self._now())
+
+    def balancers(self) -> dict[str, bool]:
+        """By tag, whether an Xray would spread among its candidates by itself, whoever is well."""
+        found = self._settings.balancers
+        return {tag: each.rules.strategy in _SPREADING for tag, each in found.items()}
 
     def overridden(self, balancer: str) -> str:
         """See `Answering`."""

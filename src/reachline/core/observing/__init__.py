@@ -7,6 +7,7 @@ field by field; the others do what its users ask for. Both kinds answer the same
 from __future__ import annotations
 
 from reachline.core.observing.balancer import Balancer, Chosen, Why, balancer, balancers
+from reachline.core.observing.held import Held
 from reachline.core.observing.observer import observer
 from reachline.core.observing.protocol import Observation, Observer
 from reachline.core.observing.rules import (
@@ -31,6 +32,7 @@ __all__ = [
     "Chosen",
     "Cost",
     "Group",
+    "Held",
     "LeastLoad",
     "Observation",
     "Observer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from reachline.core.observing import Balancer, BalancerRules, Observer, ObserverRules, balancers, observer
+from reachline.core.observing import Balancer, BalancerRules, Held, Observer, ObserverRules, balancers, observer
 from reachline.doors.observatory.values import Reach, Settings
 
 __all__ = ["Machines", "Rules", "machines", "observed", "rules"]
@@ -23,6 +23,8 @@ class Machines(NamedTuple):
 
     observer: Observer | None
     balancers: dict[str, Balancer]
+    held: Held | None = None
+    """What the balancers see of the observer, where somebody looks for them."""
 
 
 def rules(settings: Settings) -> Rules:
@@ -38,16 +40,20 @@ def observed(settings: Settings) -> tuple[str, ...]:
     return tuple(each.tag for each in settings.outbounds if each.tag and (each.reach is Reach.NATIVE or each.hops))
 
 
-def machines(settings: Settings, *, now: int, rng: Random) -> Machines:
-    """Observer and balancers of a document. `now` is in nanoseconds since 1970."""
+def machines(settings: Settings, *, now: int, rng: Random, holds: bool = False) -> Machines:
+    """Observer and balancers of a document. `now` is in nanoseconds since 1970.
+
+    `holds`: the balancers see what was observed when somebody looked last; strict ones see everything, as Xray's do.
+    """
     wanted = rules(settings)
     seen = None if wanted.observer is None else observer(wanted.observer, rng)
     if seen is not None:
         seen.outbounds(observed(settings), now)
-    made = balancers(wanted.balancers, seen)
+    held = Held(seen, len(wanted.balancers)) if holds and seen is not None and not settings.strict else None
+    made = balancers(wanted.balancers, held or seen)
     for each in made.values():
         each.outbounds(_all(settings), (out.tag for out in settings.outbounds if out.reach is Reach.NONE))
-    return Machines(seen, made)
+    return Machines(seen, made, held)
 
 
 def _all(settings: Settings) -> tuple[str, ...]:

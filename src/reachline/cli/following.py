@@ -1,0 +1,38 @@
+"""Documents that are read again whenever one of their files is another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+from reachline.errors import ConfigError
+from reachline.net import reload
+
+__all__ = ["followed"]
+
+log: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+async def followed(paths: Iterable[str], read: Callable[[], T]) -> AsyncGenerator[T]:
+    """What `read` makes of the files, whenever one changed; what it refuses is logged and changes nothing."""
+    stirred = asyncio.Event()
+
+    async def watch(path: str) -> None:
+        async with aclosing(reload.changes(path)) as changes:
+            async for _ in changes:
+                stirred.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        for path in paths:
+            tasks.create_task(watch(path))
+        while True:
+            await stirred.wait()
+            stirred.clear()
+            try:
+                yield await asyncio.to_thread(read)  # lists of names take their time, and connections go on
+            except ConfigError as error:
+                log.error("document_refused", extra={"reason": str(error)})  # noqa: TRY400 - the reason is the document's
