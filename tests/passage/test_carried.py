@@ -8,7 +8,6 @@ import json
 import socket
 import ssl
 import struct
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -18,7 +17,7 @@ import pytest
 import trustme
 
 from reachline.doors.observatory.carrying import read_carrying
-from reachline.passage.guide import Own
+from reachline.observatory.running import Running
 from reachline.passage.run import Options, Passage, run
 from reachline.testing import proxies
 from reachline.testing.parts import free_port, require
@@ -32,6 +31,7 @@ _YES: Final = b"\x05\x00" + b"\x05\x00\x00\x01" + bytes(6)
 class _Door(NamedTuple):
     passage: Passage
     ports: Mapping[str, int]
+    running: Running
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +48,7 @@ async def carrying(
     document = {"inbounds": entries, "outbounds": outbounds, **more}
     carrying = read_carrying(json.dumps(document), load=lambda _: None, strict=strict)
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    guide = Own(carrying.settings, Random(1), now=time.time_ns())
+    guide = Running(carrying.settings, Random(1))
     task = asyncio.create_task(
         run(
             carrying,
@@ -64,7 +64,7 @@ async def carrying(
         if task in done:
             task.result()
         started, passage = ready.result()
-        yield _Door(passage, {tag: port for tag, (_, port) in started.inbounds})
+        yield _Door(passage, {tag: port for tag, (_, port) in started.inbounds}, guide)
     finally:
         stop.set()
         await task

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated
@@ -15,18 +15,24 @@ import typer
 
 from reachline.cli.documents import bootstrap_in, directory, kind_of
 from reachline.cli.ending import stopped_by_signals
+from reachline.cli.following import followed
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.errors import ConfigError, Problem
 from reachline.net import reload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from reachline.doors.envoy.chain import Chain
     from reachline.doors.observatory.carrying import Carrying
+    from reachline.observatory.run import Started as Answered
     from reachline.passage.run import Passage
     from reachline.passage.run import Started as Reached
     from reachline.proxy.run import Options, Started
 
 __all__ = ["command"]
+
+log = logging.getLogger(__name__)
 
 _MAX_LISTS = 256 << 20
 """Bytes of a file of lists: the largest that people share has a tenth of it."""
@@ -51,17 +57,18 @@ def command(
     Ends on SIGINT and SIGTERM once what is under way is over. What of the document is not supported is refused by name.
     """
     start_logging(log_format, log_level)
-    files = directory(file) if file.is_dir() else [(str(file), reload.text_of(file))]
-    if file.is_dir() or kind_of(files[0][1]) == "observatory":
-        carrying = _carrying(files, file, remarks=remarks, compat=compat, geodata=geodata)
-        asyncio.run(_carried(carrying, str(file), grace=grace, seed=seed))
+    text = "" if file.is_dir() else reload.text_of(file)
+    if file.is_dir() or kind_of(text) == "observatory":
+        asyncio.run(
+            _carried(file, _reading(file, remarks=remarks, compat=compat, geodata=geodata), grace=grace, seed=seed)
+        )
         return
     if remarks or compat or geodata is not None:
         rule = "are of Xray documents, and this is none"
         raise ConfigError(Problem(place=str(file), path="--remarks, --compat, --geodata", value="", rule=rule))
     from reachline.proxy.run import Options  # noqa: PLC0415  (the other role needs none of it)
 
-    chain = bootstrap_in(files[0][1], str(file))
+    chain = bootstrap_in(text, str(file))
     asyncio.run(_until_signalled(chain, Options(place=str(file), grace=grace, seed=seed)))
 
 
@@ -78,7 +85,8 @@ def _say(started: Started) -> None:
     print(f"reachline proxy: {listeners}{admin}", flush=True)
 
 
-def _carrying(files: list[tuple[str, str]], file: Path, *, remarks: str, compat: str, geodata: Path | None) -> Carrying:
+def _reading(file: Path, *, remarks: str, compat: str, geodata: Path | None) -> Callable[[], Carrying]:
+    """What reads the document, now and whenever it changed."""
     from reachline.doors.observatory import Source  # noqa: PLC0415  (as above)
     from reachline.doors.observatory.carrying import read_carrying  # noqa: PLC0415  (as above)
 
@@ -96,23 +104,53 @@ def _carrying(files: list[tuple[str, str]], file: Path, *, remarks: str, compat:
             return None
         return found.read_bytes()
 
-    carrying = read_carrying([Source(*each) for each in files], load=load, remarks=remarks or None, strict=bool(compat))
-    for each in carrying.warnings:
-        print(f"warning: {each}", file=sys.stderr)
-    return carrying
+    def read() -> Carrying:
+        sources = [Source(*each) for each in _texts(file)]
+        carrying = read_carrying(sources, load=load, remarks=remarks or None, strict=bool(compat))
+        for each in carrying.warnings:
+            print(f"warning: {each}", file=sys.stderr)
+        return carrying
+
+    return read
 
 
-async def _carried(carrying: Carrying, place: str, *, grace: float, seed: int | None) -> None:
-    from reachline.passage.guide import Own  # noqa: PLC0415  (as above)
+def _texts(file: Path) -> list[tuple[str, str]]:
+    return directory(file) if file.is_dir() else [(str(file), reload.text_of(file))]
+
+
+async def _carried(file: Path, read: Callable[[], Carrying], *, grace: float, seed: int | None) -> None:
+    """One object observes and chooses; the connection path, `metrics` and `api` are three that ask it."""
+    from reachline.observatory import run as observatory  # noqa: PLC0415  (as above)
+    from reachline.observatory.running import Running  # noqa: PLC0415  (as above)
     from reachline.passage.run import Options, run  # noqa: PLC0415  (as above)
 
-    guide = Own(carrying.settings, Random(seed), now=time.time_ns())
+    carrying, place = read(), str(file)
+    running = Running(carrying.settings, Random(seed))
+    made: list[Passage] = []
+
+    async def follow() -> None:
+        async for changed in followed([name for name, _ in _texts(file)], read):
+            running.swap(changed.settings)
+            made[0].swap(changed)
+            log.info("document_changed", extra={"outbounds": len(changed.ways)})
+
+    def ready(reached: Reached, passage: Passage) -> None:
+        made.append(passage)
+        _say_inbounds(reached, answered)
+
+    def stats() -> Mapping[str, object]:
+        return made[0].stats() if made else {}
+
     with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
-        await run(
-            carrying, guide, Options(place=place, grace=grace), stop=stop, beside=(guide.run(),), ready=_say_inbounds
-        )
+        options = observatory.Options(place=place)
+        async with observatory.served(running, carrying.settings, options, stats=stats) as answered:
+            beside = (running.run(), follow())
+            await run(carrying, running, Options(place=place, grace=grace), stop=stop, beside=beside, ready=ready)
 
 
-def _say_inbounds(reached: Reached, _: Passage) -> None:
-    inbounds = ", ".join(f"{tag or 'inbound'} {host}:{port}" for tag, (host, port) in reached.inbounds)
-    print(f"reachline proxy: {inbounds}", flush=True)
+def _say_inbounds(reached: Reached, answered: Answered) -> None:
+    parts = [f"{tag or 'inbound'} {host}:{port}" for tag, (host, port) in reached.inbounds]
+    parts += [
+        f"{name} port {port}" for name, port in zip(("metrics", "api"), answered, strict=True) if port is not None
+    ]
+    print(f"reachline proxy: {', '.join(parts)}", flush=True)

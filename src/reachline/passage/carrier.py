@@ -63,12 +63,17 @@ class Carrier:
 
     def __init__(self, carrying: Carrying, guide: Guide, traffic: Traffic, resolver: Resolver) -> None:
         self.splices: Final[set[Splice]] = set()
-        self._carrying: Final = carrying
+        self._carrying = carrying
         self._guide: Final = guide
         self._traffic: Final = traffic
         self._resolver: Final = resolver
         self._room: Final = Room(asyncio.get_running_loop())
         self._tags: Final[dict[Splice, tuple[str, str]]] = {}
+
+    def swap(self, carrying: Carrying) -> None:
+        """Connections that are routed from now on go by this; those that are made stay."""
+        self._carrying = carrying
+        self._traffic.counted = carrying.counted
 
     async def serve(self, client: Client) -> None:
         """From its first byte until its bytes are passed on; owns the socket until then."""

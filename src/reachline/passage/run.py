@@ -64,6 +64,7 @@ class Passage:
 
     def __init__(self, carrying: Carrying, guide: Guide, options: Options) -> None:
         self._options: Final = options
+        self._inbounds: Final = carrying.inbounds
         self._traffic: Final = Traffic(carrying.counted)
         self._resolver: Final = Resolver()
         self._carrier: Final = Carrier(carrying, guide, self._traffic, self._resolver)
@@ -98,6 +99,12 @@ class Passage:
     def events(self) -> dict[str, int]:
         """What happened so far, by name."""
         return dict(self._traffic.events)
+
+    def swap(self, carrying: Carrying) -> None:
+        """Rules, outbounds and patience are these from now on; inbounds stay as they were at the start, accounts with them."""
+        if carrying.inbounds != self._inbounds:
+            log.warning("inbounds_wait_for_restart")
+        self._carrier.swap(carrying)
 
     async def serve(self) -> None:
         """Take clients until cancelled."""
@@ -194,7 +201,12 @@ async def run(
     """Serves until `stop` is set, with `beside` running as long; ConfigError where an address cannot be had."""
     kernel.raise_file_limit()
     collector.calm()
-    passage = Passage(carrying, guide, options)
+    try:
+        passage = Passage(carrying, guide, options)
+    except BaseException:
+        for each in beside:
+            each.close()  # never begun, and not to be missed
+        raise
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in (passage.serve(), *beside)]

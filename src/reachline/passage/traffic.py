@@ -15,7 +15,8 @@ class Traffic:
 
     def __init__(self, counted: Counted) -> None:
         self.events: Final[Counter[str]] = Counter()
-        self._counted: Final = counted
+        self.counted = counted
+        """Whose bytes are told; all are counted."""
         self._inbound: Final[dict[str, list[int]]] = {}
         self._outbound: Final[dict[str, list[int]]] = {}
 
@@ -28,7 +29,7 @@ class Traffic:
 
     def stats(self) -> dict[str, dict[str, dict[str, int]]]:
         """The value of `stats` in `/debug/vars`: what the document's policy wants counted, by tag; untagged ones are not told."""
-        wanted = self._counted
+        wanted = self.counted
         return {
             "inbound": _told(self._inbound, wanted.inbound_uplink, wanted.inbound_downlink),
             "outbound": _told(self._outbound, wanted.outbound_uplink, wanted.outbound_downlink),
