@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "center": Entry("reachline.cli.center", "Judge lines and publish their weights.", "center"),
     "proxy": Entry("reachline.cli.proxy", "Forward by an Envoy bootstrap.", "proxy"),
     "observatory": Entry("reachline.cli.observatory", "Observe an Xray document, answer as Xray.", "agent"),
+    "check": Entry("reachline.cli.check", "Ask the outbounds of an Xray document now.", "agent"),
     "watch": Entry("reachline.cli.watch", "Watch targets live, without any set-up.", "cli"),
     "status": Entry("reachline.cli.status", "The lines of a running center.", "cli"),
     "mesh": Entry("reachline.cli.mesh", "The ways between agents, and which is at fault.", "cli"),
