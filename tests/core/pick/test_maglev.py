@@ -130,3 +130,29 @@ def test_a_size_that_is_no_prime_or_too_large_is_refused(size: int) -> None:
 
 def test_primes_are_known() -> None:
     assert [number for number in range(30) if is_prime(number)] == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 6), st.integers(1, 4), min_size=1), min_size=2, max_size=6),
+    st.sampled_from([7, 17, 101]),
+)
+def test_a_table_does_not_depend_on_those_before(steps: list[dict[int, int]], size: int) -> None:
+    memory = Memory()
+    for weights in steps:
+        members = [member(place, weight) for place, weight in weights.items()]
+
+        picker = build(members, small(size), memory, CHANCE)
+
+        assert [picker.pick(CHANCE, key) for key in range(size)] == table(small(size), *members)[:size]
+
+
+def test_a_weight_that_moves_no_turn_leaves_the_table_as_it_is() -> None:
+    memory, kept = Memory(), "maglev table 0"
+    build([member(place, 100) for place in range(9)], small(101), memory, CHANCE)
+    before = memory.hashed(kept)["owners"]
+
+    build([member(place, 101 if place == 8 else 100) for place in range(9)], small(101), memory, CHANCE)
+    assert memory.hashed(kept)["owners"] is before
+
+    build([member(place, 200 if place == 8 else 100) for place in range(9)], small(101), memory, CHANCE)
+    assert memory.hashed(kept)["owners"] is not before

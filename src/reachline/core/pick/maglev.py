@@ -25,6 +25,8 @@ TABLE_MOST: Final = 5_000_011
 """The largest table Envoy allows."""
 _ALIKE_MOST: Final = 64
 """Different shares up to which a round's takers are put together from all who have the same one: as long as that is less than sorting them."""
+_KEPT_MOST: Final = 131_071
+"""Slots up to which a table is kept for the next picker: two megabytes, and twice Envoy's usual size."""
 _ALL: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -33,10 +35,33 @@ def filled(starts: Sequence[tuple[int, int]], shares: Sequence[float], size: int
 
     In each round every endpoint takes the next free slot of its order, the heaviest in every round, others in fewer.
     """
+    return _filled(starts, _choosers(shares), size)
+
+
+def _known(
+    starts: Sequence[tuple[int, int]], shares: Sequence[float], size: int, last: dict[str, tuple[int, ...]]
+) -> Sequence[int]:
+    """What `filled` gives; the last table where the same orders take slots in the same turns.
+
+    It often is: of many endpoints each takes a few slots, so that a weight that moves a little moves no turn, and a change in one
+    priority touches no other's table. `last` is what this kept of one part of the cluster.
+    """
+    if size > _KEPT_MOST:
+        return filled(starts, shares, size)
+    turns = tuple(islice(_choosers(shares), size))
+    asked, owners = (size, *chain.from_iterable(starts), *turns), last.get("owners")
+    if owners is None or last.get("asked") != asked:
+        owners = tuple(_filled(starts, iter(turns), size))
+        last.update(asked=asked, owners=owners)
+    return owners
+
+
+def _filled(starts: Sequence[tuple[int, int]], choosers: Iterator[int], size: int) -> list[int]:
+    """The place of each slot's owner, by who takes a slot in which turn."""
     # One list says both who has a slot and that it is taken: a look at it is what this does half a million times.
     owners: list[int | None] = [None] * size
     at, skips = [offset for offset, _ in starts], [skip for _, skip in starts]
-    choosers, few = _choosers(shares), isqrt(size) // 2
+    few = isqrt(size) // 2
     for place in islice(choosers, size - few):
         slot = at[place]
         if owners[slot] is not None:
@@ -144,7 +169,9 @@ def maglev(source: Source[T], policy: Policy, memory: Memory, rng: Random) -> Pi
         return Maglev((), ())
     order = sorted(range(len(members)), key=lambda place: members[place].key)
     starts = _starts([members[place].key for place in order], size, memory)
-    owners = filled(starts, [source.weights[place] for place in order], size)
+    owners = _known(
+        starts, [source.weights[place] for place in order], size, memory.hashed(f"maglev table {source.name}")
+    )
     if policy.balance_factor:
         return bounded(Maglev(order, owners), source, policy, memory)
     return Maglev([members[place].item for place in order], owners)
