@@ -1,7 +1,8 @@
 """UDP of a SOCKS5 client: each target routed as a connection is, straight or by a SOCKS5 proxy's own association.
 
 Lives as long as the client's control connection, and no longer than its patience. Bounded: targets, datagrams that wait while a
-target is routed. Who was not written to is not heard.
+target is routed, and their bytes. Who was not written to is not heard. What could not be had, and what went by a proxy that is gone,
+is tried again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _MOST_TARGETS: Final = 256
 """Of one client: a browser has some dozen, a DNS forwarder its servers; the one that is longest known goes."""
 _MOST_WAITING: Final = 16
 """Datagrams of one target while it is routed: a QUIC client's first flight has up to ten."""
+_MOST_BYTES: Final = 1 << 20
+"""Of all datagrams of one client that wait: first flights of fifty QUIC connections."""
+_AGAIN: Final[Seconds] = 5.0
+"""Until what could not be had is tried again, by a datagram that comes: as long as a name that was not found is not asked for."""
 _LARGEST: Final = 65_535
 _MOST_READ: Final = 64
 """Datagrams of one turn."""
@@ -52,12 +57,26 @@ class _Path(NamedTuple):
 class _Flow:
     """One target."""
 
-    __slots__ = ("is_ready", "path", "waiting")
+    __slots__ = ("is_ready", "path", "until", "waiting")
 
     def __init__(self) -> None:
         self.path: _Path | None = None
         self.is_ready = False
+        self.until: Seconds = 0.0
+        """When it is tried again where there is no path."""
         self.waiting: list[bytes] = []
+
+
+class _Relay:
+    """An association of our own with an outbound's proxy, as long as its control connection lasts."""
+
+    __slots__ = ("control", "path", "until")
+
+    def __init__(self) -> None:
+        self.control: socket.socket | None = None
+        self.path: _Path | None = None
+        self.until: Seconds = 0.0
+        """When it is tried again where there is none."""
 
 
 class Association:
@@ -73,6 +92,7 @@ class Association:
         resolver: Resolver,
         events: Counter[str],
         idle: Seconds,
+        again: Seconds = _AGAIN,
     ) -> None:
         """Takes datagrams at `host` from the address `client`. OSError where that cannot be."""
         self.sent = self.heard = 0
@@ -85,11 +105,16 @@ class Association:
         self._resolver: Final = resolver
         self._events: Final = events
         self._idle: Final = idle
+        self._again: Final = again
         self._flows: Final[dict[tuple[str, int], _Flow]] = {}
-        self._direct: Final[dict[tuple[str, int], socket.socket]] = {}
-        self._relays: Final[dict[str, _Path | None]] = {}
-        self._known: Final[set[tuple[str, int]]] = set()
-        self._owned: Final[list[socket.socket]] = []
+        self._direct: Final[dict[tuple[str, str, int], socket.socket]] = {}
+        """By source, interface and family."""
+        self._relays: Final[dict[tuple[Hop, str, str], _Relay]] = {}
+        """By proxy, source and interface."""
+        self._known: Final[Counter[tuple[str, int]]] = Counter()
+        """Addresses that are written to, with the number of targets that mean them."""
+        self._waiting = 0
+        """Bytes that wait."""
         self._routing: asyncio.TaskGroup | None = None
         self._lock: Final = asyncio.Lock()  # guards the making of relays: one for each outbound
         self._sock: Final = _bound(host)
@@ -126,7 +151,9 @@ class Association:
         self._events["idle"] += 1
 
     def _close(self) -> None:
-        for sock in (self._sock, *self._direct.values(), *self._owned):
+        for relay in self._relays.values():
+            self._let_go(relay)
+        for sock in (self._sock, *self._direct.values()):
             self._loop.remove_reader(sock)
             sock.close()
 
@@ -147,22 +174,46 @@ class Association:
             self._for(found[0], found[1], data[found[2] :])
 
     def _for(self, host: str, port: int, content: bytes) -> None:
-        flow = self._flows.get((host, port))
+        flow = self._flows.get((host, port)) or self._new(host, port)
         if flow is None:
-            if self._routing is None:
-                return
-            if len(self._flows) >= _MOST_TARGETS:
-                self._forget(self._flows.pop(next(iter(self._flows))))
-            flow = self._flows[host, port] = _Flow()
+            self._events["dropped_datagrams"] += 1
+        elif not flow.is_ready:
+            self._keep(flow, content)
+        elif flow.path is None and self._loop.time() >= flow.until and self._routing is not None:
+            flow.is_ready = False
+            self._keep(flow, content)
             self._routing.create_task(self._find(flow, host, port))
-        if flow.is_ready:
+        else:
             self._send(flow, content)
-        elif len(flow.waiting) < _MOST_WAITING:
-            flow.waiting.append(content)
 
-    def _forget(self, flow: _Flow) -> None:
-        if flow.path is not None:
-            self._known.discard(flow.path.address)
+    def _new(self, host: str, port: int) -> _Flow | None:
+        """In place of the target that is known longest and routed; None: all are being routed, and each of them costs a task."""
+        if self._routing is None:
+            return None
+        if len(self._flows) >= _MOST_TARGETS:
+            oldest = next((key for key, each in self._flows.items() if each.is_ready), None)
+            if oldest is None:
+                return None
+            self._lose(self._flows.pop(oldest))
+        flow = self._flows[host, port] = _Flow()
+        self._routing.create_task(self._find(flow, host, port))
+        return flow
+
+    def _keep(self, flow: _Flow, content: bytes) -> None:
+        if len(flow.waiting) >= _MOST_WAITING or self._waiting + len(content) > _MOST_BYTES:
+            self._events["dropped_datagrams"] += 1
+            return
+        flow.waiting.append(content)
+        self._waiting += len(content)
+
+    def _lose(self, flow: _Flow) -> None:
+        """It has no path from now on."""
+        path, flow.path = flow.path, None
+        if path is None or path.before:
+            return
+        self._known[path.address] -= 1
+        if not self._known[path.address]:
+            del self._known[path.address]
 
     def _send(self, flow: _Flow, content: bytes) -> None:
         path = flow.path
@@ -183,21 +234,24 @@ class Association:
                 flow.path = await self._path(way, host, port)
         except (OSError, RemoteProtocolError, TimeoutError):
             flow.path = None
-        flow.is_ready = True
+        flow.is_ready, flow.until = True, self._loop.time() + self._again
         waiting, flow.waiting = flow.waiting, []
+        self._waiting -= sum(map(len, waiting))
         for content in waiting:
             self._send(flow, content)
 
     async def _path(self, way: Way, host: str, port: int) -> _Path | None:
         if not way.hops:
             return await self._straight(way, host, port)
-        if len(way.hops) > 1 or way.hops[0].scheme not in {Scheme.SOCKS5, Scheme.SOCKS5H}:
+        hop = way.hops[0]
+        # Behind TLS the proxy takes no datagrams in it, and its password is not for others to read.
+        if len(way.hops) > 1 or hop.scheme not in {Scheme.SOCKS5, Scheme.SOCKS5H} or hop.secure is not None:
             return None
         async with self._lock:
-            if way.tag not in self._relays:
-                self._relays[way.tag] = await self._relay(way, way.hops[0])
-        relay = self._relays[way.tag]
-        return None if relay is None else relay._replace(before=socks5.wrapping(host, port))
+            relay = self._relays.setdefault((hop, way.source, way.interface), _Relay())
+            if relay.path is None and self._loop.time() >= relay.until:
+                await self._associate(relay, way, hop)
+        return None if relay.path is None else relay.path._replace(before=socks5.wrapping(host, port))
 
     async def _straight(self, way: Way, host: str, port: int) -> _Path | None:
         addresses: tuple[str, ...] = (host,)
@@ -210,28 +264,38 @@ class Association:
             return None
         address = addresses[0]
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        sock = self._direct.get((way.tag, family))
+        key = way.source, way.interface, family
+        sock = self._direct.get(key)
         if sock is None:
-            sock = self._direct[way.tag, family] = _unbound(family)
-            if way.source or way.interface:
-                kernel.bind(sock, family, way.source, way.interface)
+            sock = self._direct[key] = _leaving(family, way)
             self._loop.add_reader(sock, self._from_target, sock)
-        self._known.add((address, port))
+        self._known[address, port] += 1
         return _Path(sock, (address, port))
 
-    async def _relay(self, way: Way, hop: Hop) -> _Path | None:
-        """An association of our own with the proxy: its control connection, and where it takes datagrams."""
+    async def _associate(self, relay: _Relay, way: Way, hop: Hop) -> None:
+        """With the proxy; where that cannot be, nothing stays open, and it is not tried again at once."""
         straight = way._replace(hops=())
         made = await dial(straight, hop.endpoint.host, hop.endpoint.port, resolver=self._resolver, timeout=_DIAL)
-        if not isinstance(made, Dialed):
-            return None
-        self._owned.append(made.sock)
+        try:
+            if isinstance(made, Dialed):
+                relay.control = made.sock
+                relay.path = await self._asked(made.sock, way, hop)
+        finally:
+            if relay.path is None:
+                self._let_go(relay)
+                relay.until = self._loop.time() + self._again
+        if relay.path is not None and relay.control is not None:
+            self._loop.add_reader(relay.path.sock, self._from_relay, relay.path.sock)
+            self._loop.add_reader(relay.control, self._from_proxy, relay, relay.control)
+
+    async def _asked(self, control: socket.socket, way: Way, hop: Hop) -> _Path | None:
+        """Where the proxy takes datagrams, None: nowhere."""
         talk = socks5.Connect("0.0.0.0", 0, user=hop.user, password=hop.password, command=socks5.ASSOCIATE)
         async with asyncio.timeout(_DIAL):
             said: bytes | None = talk.begin()
             while said is not None:
-                await self._loop.sock_sendall(made.sock, said)
-                data = await self._loop.sock_recv(made.sock, _PIECE)
+                await self._loop.sock_sendall(control, said)
+                data = await self._loop.sock_recv(control, _PIECE)
                 if not data:
                     return None
                 said = talk.received(data)
@@ -239,14 +303,41 @@ class Association:
         if bound is None:
             return None
         # 0.0.0.0 means the proxy's own address, as the control connection knows it.
-        host = str(made.sock.getpeername()[0]) if bound[0] in {"0.0.0.0", "::"} else bound[0]
+        host = str(control.getpeername()[0]) if bound[0] in {"0.0.0.0", "::"} else bound[0]
         if not is_address(host):
             return None
-        sock = _unbound(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._owned.append(sock)
-        sock.connect((host, bound[1]))
-        self._loop.add_reader(sock, self._from_relay, sock)
+        sock = _leaving(socket.AF_INET6 if ":" in host else socket.AF_INET, way)
+        try:
+            sock.connect((host, bound[1]))
+        except BaseException:
+            sock.close()
+            raise
         return _Path(sock, (host, bound[1]))
+
+    def _from_proxy(self, relay: _Relay, control: socket.socket) -> None:
+        """Its association lasts as long as its control connection, on which it has nothing to say."""
+        try:
+            data = control.recv(_PIECE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._events["relays_gone"] += 1
+            self._let_go(relay)
+
+    def _let_go(self, relay: _Relay) -> None:
+        """With its sockets; targets that went by it are routed again by their next datagrams."""
+        path, control = relay.path, relay.control
+        relay.path = relay.control = None
+        for sock in (control, None if path is None else path.sock):
+            if sock is not None:
+                self._loop.remove_reader(sock)
+                sock.close()
+        for flow in self._flows.values():
+            if path is not None and flow.path is not None and flow.path.sock is path.sock:
+                self._lose(flow)
+                flow.until = 0.0
 
     def _from_target(self, sock: socket.socket) -> None:
         for _ in range(_MOST_READ):
@@ -284,6 +375,18 @@ def _bound(host: str) -> socket.socket:
     try:
         sock.bind((host, 0))
     except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _leaving(family: int, way: Way) -> socket.socket:
+    """From the outbound's address and by its interface, or not at all."""
+    sock = _unbound(family)
+    try:
+        if way.source or way.interface:
+            kernel.bind(sock, family, way.source, way.interface)
+    except BaseException:
         sock.close()
         raise
     return sock
