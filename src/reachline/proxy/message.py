@@ -81,5 +81,8 @@ def first(headers: Headers, name: bytes) -> bytes | None:
 
 def joined(headers: Headers, name: bytes) -> bytes | None:
     """All values of a header in one, as Envoy has them; None where there is none."""
-    values = [value for each, value in headers if each == name]
-    return b",".join(values) if values else None
+    found: bytes | None = None
+    for each, value in headers:
+        if each == name:
+            found = value if found is None else b"%b,%b" % (found, value)
+    return found

@@ -7,11 +7,11 @@ import platform
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reachline.doors.envoy.routes import Command, Format
 from reachline.model import Seconds
-from reachline.proxy.message import Headers
+from reachline.proxy.message import Headers, joined
 
 if TYPE_CHECKING:
     from reachline.proxy.exchange import Exchange
@@ -23,7 +23,15 @@ UNSAID: Final = "-"
 
 
 Say = Callable[["Exchange"], "str | None"]
-Ready = tuple["str | Say", ...]
+
+
+class Ready(NamedTuple):
+    """A format string as texts that a template holds, and what fills it."""
+
+    template: str
+    says: tuple[Say, ...]
+
+
 _COMPILED: Final = 4_096
 """Formats that are kept ready: documents have a few."""
 
@@ -35,20 +43,14 @@ def text_of(pieces: Format, exchange: Exchange, *, unsaid: str = UNSAID) -> str:
 
 def filled(pieces: Ready, exchange: Exchange, *, unsaid: str = UNSAID) -> str:
     """A format string that is `ready`, filled in."""
-    out: list[str] = []
-    for piece in pieces:
-        if isinstance(piece, str):
-            out.append(piece)
-        else:
-            said = piece(exchange)
-            out.append(unsaid if said is None else said)
-    return "".join(out)
+    return pieces.template % tuple([unsaid if (said := each(exchange)) is None else said for each in pieces.says])
 
 
 @lru_cache(maxsize=_COMPILED)
 def ready(pieces: Format) -> Ready:
     """The pieces with each command as what says it: looked up once, for there are a dozen in each line of a log."""
-    return tuple(_raw(each) if isinstance(each, str) else say(each) for each in pieces)
+    template = "".join(_raw(each).replace("%", "%%") if isinstance(each, str) else "%s" for each in pieces)
+    return Ready(template, tuple(say(each) for each in pieces if not isinstance(each, str)))
 
 
 def _raw(text: str) -> str:
@@ -172,8 +174,8 @@ def _answer_header(name: str) -> Say:
 
 def _header(headers: Headers, name: bytes) -> str | None:
     """All values, joined by commas."""
-    values = [value for each, value in headers if each == name]
-    return b",".join(values).decode("latin-1") if values else None
+    found = joined(headers, name)
+    return None if found is None else found.decode("latin-1")
 
 
 def _host_port(host: str, port: int) -> str | None:
