@@ -1,4 +1,4 @@
-"""Our own proxy beside Envoy with one worker: processor time a request, and what each adds to a request. Part of `xds`.
+"""Our own proxy beside Envoy with one worker: processor time a request and a byte of TCP, and what each adds to a request. Part of `xds`.
 
 The same document for both, with access log, retries and outlier detection on; both run beside each other and are asked in turn, so that
 what else the machine does hits both.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential.real import binary
-from tests.proxy.world import FILE_LOG, cluster, forward, http
+from tests.proxy.world import FILE_LOG, TCP, cluster, forward, http, listener
 
 from reachline.testing.bench import Figure
 from reachline.testing.parts import free_port
@@ -33,16 +34,25 @@ ALONE = 1_000
 QUESTION = b"GET /api/v1/items?x=1 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nhello, world!"
 END = b"hello, world!"
+PULL = b"all of it"
+BLOCK = 64 << 20
+"""Bytes of one connection: the kernels hold a tenth of it."""
+PULLS = 8
+"""Connections a round: half a gigabyte, some tenths of a second of processor time, of which the kernel tells hundredths."""
 
 
 class Server(asyncio.Protocol):
-    """Answers each request alike."""
+    """Answers each request alike, and says a block of bytes to who wants that."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        if data == PULL:
+            self._transport.write(bytes(BLOCK))
+            self._transport.close()
+            return
         self._transport.write(ANSWER * data.count(b"\r\n\r\n"))
 
 
@@ -88,20 +98,33 @@ async def asked(port: int, callers: int, requests: int) -> list[float]:
     return [took for each in made for took in each.took]
 
 
+def pulled(port: int, room: bytearray) -> None:
+    """A block comes through."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(PULL)
+        size = 0
+        while came := client.recv_into(room):
+            size += came
+    assert size == BLOCK, size
+
+
 def spent(process: subprocess.Popen[bytes]) -> float:
     """Seconds of processor time so far."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def bootstrap(port: int, to: int, log: Path) -> dict[str, Any]:
+def bootstrap(port: int, tcp: int, to: int, log: Path) -> dict[str, Any]:
     given = http(
         [forward("/", "a", retry_policy={"retry_on": "5xx"})],
         [cluster("a", [to], outlier_detection={})],
         access_log=[{"name": "file", "typed_config": {"@type": FILE_LOG, "path": str(log)}}],
     )
     del given["admin"]
-    given["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"] = port
+    listeners = given["static_resources"]["listeners"]
+    listeners.append(listener({"@type": TCP, "stat_prefix": "t", "cluster": "a"}, name="tcp"))
+    for each, at in zip(listeners, (port, tcp), strict=True):
+        each["address"]["socket_address"]["port_value"] = at
     return given
 
 
@@ -124,17 +147,19 @@ def running(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
 def proxy_figures() -> list[Figure]:
     """Ours and Envoy's; without an Envoy ours alone."""
     envoy = binary()
-    to, ports = free_port(), (free_port(), free_port())
+    to, ports, tcp = free_port(), (free_port(), free_port()), (free_port(), free_port())
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         files = [Path(directory) / f"{name}.json" for name in ("ours", "envoy")]
-        for file, port in zip(files, ports, strict=True):
-            file.write_text(json.dumps(bootstrap(port, to, file.with_suffix(".log"))))
+        for file, port, other in zip(files, ports, tcp, strict=True):
+            file.write_text(json.dumps(bootstrap(port, other, to, file.with_suffix(".log"))))
         stack.enter_context(running([sys.executable, "-m", "benchmarks.xds_proxy", str(to)], to))
         ours = [sys.executable, "-m", "reachline", "proxy", str(files[0]), "--log-level", "error"]
         theirs = [str(envoy), "--concurrency", "1", "--use-dynamic-base-id", "--disable-hot-restart", "-l", "off", "-c", str(files[1])]  # fmt: skip
         wanted = [("own proxy", ours, ports[0])] + ([] if envoy is None else [("Envoy", theirs, ports[1])])
         proxies = [(name, stack.enter_context(running(command, port)), port) for name, command, port in wanted]
-        return _figures(proxies, to)
+        return _figures(proxies, to) + _bytes_figures(
+            [(each[0], each[1], at) for each, at in zip(proxies, tcp, strict=False)]
+        )
 
 
 def _figures(proxies: list[tuple[str, subprocess.Popen[bytes], int]], to: int) -> list[Figure]:
@@ -155,6 +180,22 @@ def _figures(proxies: list[tuple[str, subprocess.Popen[bytes], int]], to: int) -
         _figure(f"{name}: added to a request, p50", "ms", values, "≤ 0.15" if name == "own proxy" else "")
         for name, values in added.items()
     ]
+
+
+def _bytes_figures(proxies: list[tuple[str, subprocess.Popen[bytes], int]]) -> list[Figure]:
+    costs: dict[str, list[float]] = {name: [] for name, _, _ in proxies}
+    room = bytearray(1 << 20)
+    for _ in range(ROUNDS):
+        for name, process, port in proxies:
+            before = spent(process)
+            for _ in range(PULLS):
+                pulled(port, room)
+            costs[name].append((spent(process) - before) / (PULLS * BLOCK) * (1 << 30) * 1e3)
+    figures = [_figure(f"{name}: a GiB of TCP, processor time", "ms", values) for name, values in costs.items()]
+    if len(costs) > 1:
+        shares = [theirs / own for own, theirs in zip(*costs.values(), strict=True)]
+        figures.append(_figure("own proxy: bytes of TCP for each of Envoy's", "×", shares, "≥ 0.75, goal 0.95"))
+    return figures
 
 
 def _figure(what: str, unit: str, values: list[float], bound: str = "") -> Figure:
