@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -56,14 +56,16 @@ class _Files:
 class Servers:
     """The contexts of a listener's chain: by what the client asks for, the certificate that fits. ConfigError where there is none."""
 
-    __slots__ = ("_context", "_files", "_place", "_tls")
+    __slots__ = ("_context", "_files", "_place", "_tls", "_without")
 
-    def __init__(self, tls: DownstreamTls, *, place: str) -> None:
+    def __init__(self, tls: DownstreamTls, *, place: str, without: Collection[str] = ()) -> None:
+        """`without` are protocols that are not agreed to, whatever `tls` says."""
         self._tls: Final = tls
         self._files: Final = _Files(_materials(tls.certificates, tls.trusted))
         self._place: Final = place
+        self._without: Final = without
         try:
-            self._context = _server(tls)
+            self._context = _server(tls, without)
         except (OSError, ValueError) as error:
             raise _refusal(place, error) from error
 
@@ -71,7 +73,7 @@ class Servers:
         """The one for a new connection. Files that changed and cannot be read leave the last one in force."""
         if self._files.changed():
             try:
-                self._context = _server(self._tls)
+                self._context = _server(self._tls, self._without)
             except (OSError, ValueError) as error:
                 _not_in_use(self._place, error)
         return self._context
@@ -168,8 +170,8 @@ def _matches(matcher: TextMatch, name: str) -> bool:
             return matcher.pattern is not None and matcher.pattern.fits(text)
 
 
-def _server(tls: DownstreamTls) -> ssl.SSLContext:
-    contexts = [_one_server(tls, certificate) for certificate in tls.certificates]
+def _server(tls: DownstreamTls, without: Collection[str]) -> ssl.SSLContext:
+    contexts = [_one_server(tls, certificate, without) for certificate in tls.certificates]
     if not contexts:
         raise ValueError("no certificate")
     if len(contexts) > 1:
@@ -187,7 +189,7 @@ def _server(tls: DownstreamTls) -> ssl.SSLContext:
     return contexts[0]
 
 
-def _one_server(tls: DownstreamTls, certificate: Certificate) -> ssl.SSLContext:
+def _one_server(tls: DownstreamTls, certificate: Certificate, without: Collection[str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, certificate)
     _limit(context, tls.parameters, least="TLSv1_2", most="TLSv1_3")
@@ -199,8 +201,8 @@ def _one_server(tls: DownstreamTls, certificate: Certificate) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_NONE
     elif tls.require_client_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
-    if tls.alpn:
-        context.set_alpn_protocols(list(tls.alpn))
+    if offered := [each for each in tls.alpn if each not in without]:
+        context.set_alpn_protocols(offered)
     if not tls.session_tickets:
         context.options |= ssl.OP_NO_TICKET
     return context
