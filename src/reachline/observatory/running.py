@@ -153,10 +153,9 @@ class Running:
         found = self._balancers.get(balancer)
         if found is None:
             return None
-        tag = found.pick(self._now(), self._rng).tag
-        if tag not in tried or found.overridden():
-            return None if tag in tried else tag
-        others = [each for each in found.targets(self._now()) if each not in tried]
+        if not tried:
+            return found.pick(self._now(), self._rng).tag
+        others = found.instead(tried, self._now())
         return self._rng.choice(others) if others else None
 
     def called(self, tag: str, passed: bool) -> None:

@@ -306,6 +306,60 @@ def test_an_outbound_that_carries_nothing_is_no_candidate_and_may_be_the_fallbac
     assert "null" not in _picked(_made(_Seen(), rules))
 
 
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_instead_of_those_that_were_tried_it_chooses_as_if_they_were_dead(strategy: Strategy) -> None:
+    seen = _Seen(_up("a1", 20), _up("a2", 40), _up("b1", 300), _down("b2"))
+    groups = (("a",), ("b",))
+    balancer = _made(seen, _RULES._replace(strategy=strategy, groups=groups, fallback="direct"))
+
+    before = balancer.targets(0)
+
+    assert balancer.instead(frozenset(("a1",)), 0) == ("a2",)
+    assert balancer.instead(frozenset(("a1", "a2")), 0) == ("b1",)
+    assert balancer.instead(frozenset(("a1", "a2", "b1")), 0) == ("direct",)
+    assert balancer.instead(frozenset(("a1", "a2", "b1", "direct")), 0) == ()
+    assert balancer.targets(0) == before
+
+
+def test_instead_holds_until_something_changes_and_leaves_the_choice_alone() -> None:
+    seen = _Seen(_up("a1", 50), _up("a2", 51))
+    balancer = _made(seen, _RULES._replace(strategy=Strategy.LEAST_PING))
+    chosen = balancer.targets(0)
+    tried = frozenset(chosen)
+    asked = [(balancer.instead(tried, 0), seen.asked) for _ in range(3)]
+    seen.put(_up("a1", 51), _up("a2", 50))
+
+    assert len(set(asked)) == 1
+    assert balancer.targets(0) == chosen, "its advantage was not lost to the one that stood in"
+    assert balancer.instead(tried, 0) != chosen
+
+
+def test_instead_asks_the_balancer_that_it_falls_back_to_and_keeps_an_override() -> None:
+    seen = _Seen(_down("a1"), _down("a2"), _up("b1", 20), _up("b2", 40))
+    other = BalancerRules("y", ("b",), strategy=Strategy.LEAST_PING)
+    balancer = _made(seen, BalancerRules("x", ("a",), strategy=Strategy.LEAST_PING, fallback="y"), other)
+
+    assert balancer.instead(frozenset(("b1",)), 0) == ("b2",)
+    balancer.override("a1")
+    assert balancer.instead(frozenset(("a1",)), 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "others"),
+    [
+        (AllUnhealthy.ORDERED, ("a2",)),
+        (AllUnhealthy.SPREAD, ("a2", "b1", "b2")),
+        (AllUnhealthy.BLOCK, ()),
+        (AllUnhealthy.LAST_GOOD, ()),
+    ],
+)
+def test_instead_with_all_dead_goes_by_the_documents_policy(policy: AllUnhealthy, others: tuple[str, ...]) -> None:
+    seen = _Seen(*map(_down, ("a1", "a2", "b1", "b2")))
+    balancer = _made(seen, _RULES._replace(all_unhealthy=policy))
+
+    assert balancer.instead(frozenset(("a1",)), 0) == others
+
+
 def test_an_override_must_exist_and_goes_with_its_outbound() -> None:
     balancer = _made(_Seen(_up("a1")), _RULES)
 

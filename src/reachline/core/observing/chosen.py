@@ -49,6 +49,9 @@ class Balancer(Protocol):
     def targets(self, now: int) -> tuple[str, ...]:
         """Among whom the strategy chooses, the best first, whatever the override: `principle_target` of Xray's API."""
 
+    def instead(self, tried: frozenset[str], now: int) -> tuple[str, ...]:
+        """Among whom it chooses for a connection that these could not make; none: nobody may have it."""
+
     def override(self, tag: str) -> bool:
         """Choose this one from now on, empty: by strategy again; False: there is no such outbound."""
 

@@ -45,6 +45,8 @@ class Prudent:
         """Whom the strategy chose last."""
         self._ready: tuple[Chosen, ...] = ()
         """The answers of a pick, made once."""
+        self._instead: dict[frozenset[str], _Choice] = {}
+        """Choices without those that could not be connected, until there is another choice."""
         self._turn = 0
 
     def outbounds(self, tags: Iterable[str], silent: Iterable[str] = ()) -> None:
@@ -84,6 +86,17 @@ class Prudent:
         choice = self._current(now)
         return choice.tags if choice.nested is None else choice.nested.targets(now) or choice.tags
 
+    def instead(self, tried: frozenset[str], now: int) -> tuple[str, ...]:
+        """As if those were dead; an override is never gone against."""
+        if self._override:
+            return () if self._override in tried else (self._override,)
+        self._current(now)
+        choice = self._instead.get(tried)
+        if choice is None:
+            choice = self._instead[tried] = self._choose(self._known_of(now), tried)
+        nested = () if choice.nested is None else choice.nested.instead(tried, now)
+        return nested or tuple(tag for tag in choice.tags if tag not in tried)
+
     def override(self, tag: str) -> bool:
         """An outbound that exists, or none."""
         if tag and tag not in self._known:
@@ -99,31 +112,37 @@ class Prudent:
         edition = 0 if self._seen is None else self._seen.edition(now)
         if edition != self._edition:
             self._edition = edition
-            self._choice = self._choose(
-                {} if self._seen is None else {each.tag: each for each in self._seen.statuses(now)}
-            )
+            self._instead.clear()
+            self._choice = self._choose(self._known_of(now))
             tags, why, _ = self._choice
             self._ready = tuple(Chosen(tag, why) for tag in tags) or (Chosen(None, why),)
         return self._choice
 
-    def _choose(self, statuses: Mapping[str, Status]) -> _Choice:
+    def _known_of(self, now: int) -> dict[str, Status]:
+        return {} if self._seen is None else {each.tag: each for each in self._seen.statuses(now)}
+
+    def _choose(self, statuses: Mapping[str, Status], tried: frozenset[str] = frozenset()) -> _Choice:
         """Down the groups, then those of whom nothing is known, then the fallback, then what the document says of nobody."""
-        for level, group in enumerate(self._groups):
+        groups: Sequence[Sequence[str]] = self._groups
+        if tried:
+            groups = [[tag for tag in group if tag not in tried] for group in groups]
+        for level, group in enumerate(groups):
             alive = [status for tag in group if (status := statuses.get(tag)) is not None and status.alive]
             if tags := self._best(alive):
-                self._good = tags
+                if not tried:
+                    self._good = tags
                 return _Choice(tags, Why.LOWER if level else Why.CHOSEN)
-        for group in self._groups:
+        for group in groups:
             if unobserved := tuple(tag for tag in group if tag not in statuses):
                 return _Choice(unobserved, Why.UNOBSERVED)
         if (nested := self._others.get(self._rules.fallback)) is not None:
-            return self._nobody()._replace(nested=nested)
-        if self._rules.fallback in self._known:
+            return self._nobody(groups)._replace(nested=nested)
+        if self._rules.fallback in self._known and self._rules.fallback not in tried:
             return _Choice((self._rules.fallback,), Why.FALLBACK)
-        return self._nobody()
+        return self._nobody(groups)
 
-    def _nobody(self) -> _Choice:
-        candidates = tuple(tag for group in self._groups for tag in group)
+    def _nobody(self, groups: Sequence[Sequence[str]]) -> _Choice:
+        candidates = tuple(tag for group in groups for tag in group)
         match self._rules.all_unhealthy:
             case AllUnhealthy.LAST_GOOD:
                 good = tuple(tag for tag in self._good if tag in candidates)

@@ -67,6 +67,12 @@ class Strict:
             return self._candidates
         return self._current(now)
 
+    def instead(self, tried: frozenset[str], now: int) -> tuple[str, ...]:
+        """The others of its targets: Xray has no second try, so there is nothing of its own to follow."""
+        if self._override:
+            return () if self._override in tried else (self._override,)
+        return tuple(tag for tag in self.targets(now) if tag not in tried)
+
     def override(self, tag: str) -> bool:
         """Anything goes."""
         self._override = tag
