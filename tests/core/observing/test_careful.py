@@ -298,6 +298,22 @@ def test_a_removed_outbound_is_forgotten_at_once_and_a_new_one_is_asked_at_once(
     assert _alive(driver) == {"s1": True, "s2": True}
 
 
+def test_an_old_result_says_nothing_of_an_outbound_that_came_back_under_its_tag() -> None:
+    machine = observer(_RULES, Random(1))
+    machine.outbounds(("s1",), _at(0))
+    (old,) = machine.due(_at(0))
+    machine.outbounds((), _at(1))
+    machine.outbounds(("s1",), _at(1))
+    (new,) = machine.due(_at(1))
+
+    late = machine.ended(old.serial, Result(ok=True, rtt=MS, status=204), _at(2))
+
+    assert late == ()
+    assert machine.statuses(_at(2)) == ()
+    machine.ended(new.serial, Result(ok=True, rtt=MS, status=204), _at(2))
+    assert [each.tag for each in machine.statuses(_at(2))] == ["s1"]
+
+
 def test_a_group_is_asked_for_its_own_targets_and_passes_by_its_quorum() -> None:
     urls = ("http://a.example/", "http://b.example/", "http://c.example/")
     groups = (Group(("s1",), urls, quorum=2), Group(("s",), urls[:1]))

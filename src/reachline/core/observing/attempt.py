@@ -42,10 +42,9 @@ def aim_of(tag: str, rules: ObserverRules, care: Care) -> Aim:
 class Attempt:
     """Decided by the quorum's last pass, by the failure that makes it impossible, or by our own fault. Written by its observer."""
 
-    __slots__ = ("_aim", "_failed", "_rtts", "is_decided", "purpose", "reason", "tag")
+    __slots__ = ("_aim", "_failed", "_rtts", "is_decided", "purpose", "reason")
 
-    def __init__(self, tag: str, purpose: Purpose, aim: Aim) -> None:
-        self.tag: Final = tag
+    def __init__(self, purpose: Purpose, aim: Aim) -> None:
         self.purpose: Final = purpose
         self._aim: Final = aim
         self._rtts: list[int] = []

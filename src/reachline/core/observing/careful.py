@@ -45,8 +45,8 @@ class Careful:
         """Scheduled requests that wait for one in flight to end."""
         self._flying = 0
         self._budget: Final = Budget(care.budget, care.reserve)
-        self._asked: dict[int, Attempt | None] = {}
-        """None: the connectivity URL."""
+        self._asked: dict[int, tuple[Line, Attempt] | None] = {}
+        """None: the connectivity URL. The line itself: an outbound that came back under its tag may be another."""
         self._held: list[tuple[Line, str, bool]] = []
         """Failures that wait for the connectivity URL: whose, why, and whether a call was."""
         self._checks_network = False
@@ -108,15 +108,15 @@ class Careful:
         """A failure counts at once, or once the connectivity URL answered: one request for all that wait."""
         if serial not in self._asked:
             return ()
-        attempt = self._asked.pop(serial)
-        if attempt is None:
+        asked = self._asked.pop(serial)
+        if asked is None:
             return self._network_told(result.ok, now)
+        line, attempt = asked
         self._flying -= attempt.purpose is Purpose.PROBE
-        line = self._lines.get(attempt.tag)
         if result.ours:
             attempt.is_decided = True
             return ()
-        if not attempt.ended(result) or line is None:
+        if not attempt.ended(result) or line.is_gone:
             return ()
         if not attempt.passed and self._rules.connectivity:
             self._held.append((line, attempt.reason, False))
@@ -190,12 +190,12 @@ class Careful:
         self._push(self._doubts if line.verdict.in_doubt else self._watched, at, line)
 
     def _ask(self, line: Line, purpose: Purpose) -> list[Ask]:
-        attempt = Attempt(line.tag, purpose, line.aim)
+        attempt = Attempt(purpose, line.aim)
         timeout = self._rules.timeout if purpose is Purpose.PROBE else line.patience()
         asks = []
         for url in line.aim.targets:
             serial = next(self._serials)
-            self._asked[serial] = attempt
+            self._asked[serial] = line, attempt
             reads_body = self._rules.is_burst and self._rules.method == "GET"
             asks.append(Ask(serial, purpose, line.tag, url, self._rules.method, timeout, reads_body, fresh=True))
         return asks
