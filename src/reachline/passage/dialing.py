@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -48,9 +49,9 @@ class Lost(NamedTuple):
 
 
 async def resolve(resolver: Resolver, host: str, family: int) -> Answer:
-    """What a name means, by the cache."""
+    """What a name means, by the cache; that it could not be found is asked anew once it is old, for somebody waits for it."""
     found = resolver.cached(host, family)
-    if found is not None:
+    if found is not None and (found.addresses or found.until > time.monotonic()):
         return found
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     resolver.ask(host, family, lambda answer: None if future.done() else future.set_result(answer))
