@@ -26,6 +26,8 @@ _MAX_TEXT: Final = 255
 """Bytes of a user or a name in SOCKS4, which ends them by a zero; SOCKS5 cannot say more."""
 _NAME: Final = re.compile(r"(?=.{1,255}$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 """What is asked for goes on into requests to proxies: nothing else than a name may stand there."""
+_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
+"""`127.1`, `2130706433`, `0x7f.1`: no names, but addresses to whoever resolves them, and past all rules about addresses."""
 _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,8192}) HTTP/1\.([01])")
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
 _HOP_BY_HOP: Final = frozenset(
@@ -269,7 +271,8 @@ class Entering:
 
 def is_target(host: str, port: int) -> bool:
     """Whether it names something, and holds nothing that could mean more to a proxy behind us."""
-    return bool(port) and (_NAME.fullmatch(host) is not None or _is_address(host))
+    is_name = _NAME.fullmatch(host) is not None and _NUMBER.fullmatch(host) is None
+    return bool(port) and (is_name or _is_address(host))
 
 
 def _host(kind: int, raw: bytes) -> str:
