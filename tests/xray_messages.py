@@ -19,6 +19,8 @@ BalancerMsg: override=5 .OverrideInfo, principle_target=6 .PrincipleTargetInfo
 GetBalancerInfoResponse: balancer=1 .BalancerMsg
 GetBalancerInfoRequest: tag=1 string
 OverrideBalancerTargetRequest: balancerTag=1 string, target=2 string
+RoutingContext: InboundTag=1 string, Network=2 int32, SourceIPs=3 *bytes, TargetIPs=4 *bytes, SourcePort=5 uint32, TargetPort=6 uint32, TargetDomain=7 string, Protocol=8 string, User=9 string, OutboundGroupTags=11 *string, OutboundTag=12 string, LocalIPs=13 *bytes, LocalPort=14 uint32
+TestRouteRequest: RoutingContext=1 .RoutingContext, FieldSelectors=2 *string, PublishResult=3 bool
 """
 """Written from the field numbers of Xray's .proto files, a line a message; `*`: repeated."""
 
@@ -28,7 +30,7 @@ def xray_messages() -> dict[str, Any]:
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
 
-    kinds = {"bool": 8, "int64": 3, "string": 9}
+    kinds = {"bool": 8, "int64": 3, "string": 9, "int32": 5, "bytes": 12, "uint32": 13}
     file = descriptor_pb2.FileDescriptorProto(name="xray.proto", package="xray", syntax="proto3")
     for line in _PROTO.strip().splitlines():
         name, fields = line.split(": ", 1)

@@ -76,6 +76,7 @@ from reachline.wire import (
 )
 from reachline.wire.ads import EDS, Client, Response
 from reachline.wire.observatory import read_info, read_override
+from reachline.wire.xray_route import read_route
 
 __all__ = ["ROOT", "TARGETS", "Target", "conversations"]
 
@@ -1027,6 +1028,13 @@ def _texts() -> Iterator[Target]:
         errors=(RemoteProtocolError,),
         seeds=(b"\x0a\x0d\x2a\x04\x12\x02s1\x32\x05\x0a\x03s-2",),
         tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\x2a\x00", b"\x12\xff", b"\x0b"),
+    )
+    yield Target(
+        name="wire.xray_route",
+        run=read_route,
+        errors=(RemoteProtocolError,),
+        seeds=(b"\x0a\x1f\x0a\x02in\x10\x02\x22\x04\x0a\x00\x00\x01\x30\xbb\x03\x3a\x0bexample.com\x12\x02ip",),
+        tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\x22\x03abc", b"\x30\xff\xff\x7f", b"\x12\x01\xff"),
     )
     yield Target(
         name="doors.observatory",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from reachline.doors.envoy.chain import Chain
     from reachline.doors.observatory.carrying import Carrying
+    from reachline.doors.observatory.matching import Question
     from reachline.observatory.run import Started as Answered
     from reachline.passage.run import Passage
     from reachline.passage.run import Started as Reached
@@ -141,9 +142,12 @@ async def _carried(file: Path, read: Callable[[], Carrying], *, grace: float, se
     def stats() -> Mapping[str, object]:
         return made[0].stats() if made else {}
 
+    async def route(question: Question) -> str:
+        return await made[0].outbound_of(question)
+
     with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
         options = observatory.Options(place=place)
-        async with observatory.served(running, carrying.settings, options, stats=stats) as answered:
+        async with observatory.served(running, carrying.settings, options, stats=stats, route=route) as answered:
             beside = (running.run(), follow())
             await run(carrying, running, Options(place=place, grace=grace), stop=stop, beside=beside, ready=ready)
 

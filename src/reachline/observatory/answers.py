@@ -7,18 +7,23 @@ import json
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Final, TypeVar
 
+from reachline.doors.observatory.matching import Ip, Question
 from reachline.errors import RemoteProtocolError
 from reachline.observatory.entries import Entries, Entry
 from reachline.observatory.running import Answering
 from reachline.wire import observatory as wire
+from reachline.wire import xray_route
 
-__all__ = ["methods", "variables"]
+__all__ = ["Method", "Route", "methods", "variables"]
 
 _PAUSES: Final = 256
 """Go keeps as many pauses, and panels take the last one by its number. Python measures none: all are 0."""
 T = TypeVar("T")
+Route = Callable[[Question], Awaitable[str]]
+"""The outbound that a connection would go by; LookupError where there is none."""
 Method = Callable[[bytes], bytes | Awaitable[bytes]]
 _NO_TAG: Final = "app/router: cannot find tag"
 """Xray's words, which panels look for."""
@@ -43,7 +48,9 @@ def _memory() -> dict[str, object]:
     }
 
 
-def methods(answering: Answering, entries: Entries, services: frozenset[str]) -> dict[str, Method]:
+def methods(
+    answering: Answering, entries: Entries, services: frozenset[str], *, route: Route | None = None
+) -> dict[str, Method]:
     """By full name, those of the services that are wanted. LookupError and RemoteProtocolError are the caller's to be told."""
 
     async def status(_: bytes) -> bytes:
@@ -74,7 +81,34 @@ def methods(answering: Answering, entries: Entries, services: frozenset[str]) ->
     if "RoutingService" in services:
         found.update(dict.fromkeys(wire.GET_BALANCER_INFO, info))
         found.update(dict.fromkeys(wire.OVERRIDE_BALANCER_TARGET, override))
+        if route is not None:
+            found.update(dict.fromkeys(xray_route.TEST_ROUTE, _tested(route)))
     return found
+
+
+def _tested(route: Route) -> Method:
+    async def test(request: bytes) -> bytes:
+        asked = xray_route.read_route(request)
+        question = Question(
+            port=asked.port,
+            domain=asked.domain,
+            addresses=tuple(map(ip_address, asked.targets)) or None,
+            inbound=asked.inbound,
+            network=asked.network,
+            source=_first(asked.sources),
+            source_port=asked.source_port,
+            local=_first(asked.locals),
+            local_port=asked.local_port,
+            user=asked.user,
+        )
+        return xray_route.route_answer(asked, await route(question))
+
+    return test
+
+
+def _first(addresses: Sequence[bytes]) -> Ip | None:
+    """A connection has one of each: of several the first."""
+    return ip_address(addresses[0]) if addresses else None
 
 
 def _short(request: bytes, read: Callable[[bytes], T]) -> T:

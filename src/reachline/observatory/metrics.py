@@ -22,21 +22,24 @@ _PATIENCE: Final[Seconds] = 5.0
 
 
 @asynccontextmanager
-async def metrics(address: str, page: Callable[[], Awaitable[bytes]], *, place: str) -> AsyncIterator[int]:
+async def metrics(
+    address: str, page: Callable[[], Awaitable[bytes]], *, place: str, patience: Seconds = _PATIENCE
+) -> AsyncIterator[int]:
     """Serve `page()` at `/debug/vars` inside the block; the port. ConfigError where the address cannot be had."""
     host, _, port = address.rpartition(":")
     serving: set[asyncio.StreamWriter] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.add(writer)
+        writer.transport.set_write_buffer_limits(0)  # an answer is out when all of it is
         try:
             if len(serving) <= _MOST:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(patience):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(await _answer(head, page))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks so gets no answer
+            writer.transport.abort()  # whoever asks so gets no answer, and no memory for one that is not read
         finally:
             serving.discard(writer)
             writer.close()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from reachline.doors.observatory import Settings
 from reachline.errors import ConfigError, Problem
-from reachline.observatory.answers import methods, variables
+from reachline.observatory.answers import Route, methods, variables
 from reachline.observatory.entries import Entries
 from reachline.observatory.metrics import metrics
 from reachline.observatory.running import Running
@@ -77,6 +77,7 @@ async def served(
     options: Options,
     *,
     stats: Callable[[], Mapping[str, object]] = dict,
+    route: Route | None = None,
 ) -> AsyncIterator[Started]:
     """Answer for what somebody else runs, inside the block; ConfigError as above."""
     at = options.metrics or ("" if settings.metrics is None else settings.metrics.listen)
@@ -96,7 +97,7 @@ async def served(
 
             wanted = _EVERY if options.api or settings.api is None else frozenset(settings.api.services)
             port = await stack.enter_async_context(
-                answering(api, methods(running, entries, wanted), place=options.place)
+                answering(api, methods(running, entries, wanted, route=route), place=options.place)
             )
         stack.callback(entries.stop)
         if at or api:

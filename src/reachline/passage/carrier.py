@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from reachline.doors.observatory.carrying import Carrying, Exit, Patience, Way
 from reachline.doors.observatory.inbounds import Entry, Served
-from reachline.doors.observatory.matching import Ip, Question
+from reachline.doors.observatory.matching import Directed, Ip, Question
 from reachline.model import Failure, Seconds
 from reachline.net.resolve import Resolver
 from reachline.passage.datagrams import Association
@@ -39,6 +39,8 @@ _MOST_LOOPS: Final = 8
 """Times that one connection is routed: loopback outbounds may lead in circles."""
 _USUAL: Final = Patience()
 _ANY: Final = 0
+_NO_RULE: Final = "not enough information for making a decision"
+_NOBODY: Final = "balancing strategy returns empty tag"
 
 
 class Client(NamedTuple):
@@ -185,19 +187,31 @@ class Carrier:
 
     async def _routed(self, client: Client, asked: Asked, inbound: str) -> tuple[Way | None, str]:
         """The outbound, and the balancer that chose it. Nobody's rule: the first outbound, as the document has it."""
-        carrying = self._carrying
-        question = _question(client, asked, inbound)
-        decision = carrying.router.route(question)
-        if decision.resolve:
-            addresses = await self._addresses(asked.host)
-            decision = carrying.router.route(question._replace(addresses=addresses))
-        if decision.rule is None:
-            return carrying.default, ""
-        rule = carrying.router.rules[decision.rule]
+        rule = await self._directed(_question(client, asked, inbound))
+        if rule is None:
+            return self._carrying.default, ""
         if not rule.balancer:
             return self._way(rule.outbound), ""
         tag = self._guide.pick(rule.balancer, frozenset())
         return (None if tag is None else self._way(tag)), rule.balancer
+
+    async def _directed(self, question: Question) -> Directed | None:
+        """The rule that it meets; its name is resolved where rules ask for that."""
+        router = self._carrying.router
+        decision = router.route(question)
+        if decision.resolve:
+            decision = router.route(question._replace(addresses=await self._addresses(question.domain)))
+        return None if decision.rule is None else router.rules[decision.rule]
+
+    async def outbound_of(self, question: Question) -> str:
+        """The tag of the one that a connection would go by now; LookupError, in Xray's words, where no rule gives one."""
+        rule = await self._directed(question)
+        if rule is None:
+            raise LookupError(_NO_RULE)
+        tag = self._guide.pick(rule.balancer, frozenset()) if rule.balancer else rule.outbound
+        if tag is None:
+            raise LookupError(_NOBODY)
+        return tag
 
     def _way(self, tag: str) -> Way | None:
         """Strict balancers may choose the first outbound though it has no tag."""

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from reachline.doors.observatory.carrying import Carrying
 from reachline.doors.observatory.inbounds import Served
+from reachline.doors.observatory.matching import Question
 from reachline.errors import ConfigError
 from reachline.model import Seconds
 from reachline.net import binding, collector, kernel
@@ -105,6 +106,10 @@ class Passage:
         if carrying.inbounds != self._inbounds:
             log.warning("inbounds_wait_for_restart")
         self._carrier.swap(carrying)
+
+    async def outbound_of(self, question: Question) -> str:
+        """The tag of the one that a connection would go by now; LookupError, in Xray's words, where no rule gives one."""
+        return await self._carrier.outbound_of(question)
 
     async def serve(self) -> None:
         """Take clients until cancelled."""
