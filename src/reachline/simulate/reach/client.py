@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import add
 from random import Random
 from typing import Final, NamedTuple
 
@@ -229,7 +230,5 @@ def _summed(rows: Sequence[Outcome]) -> tuple[Outcome, ...]:
     for row in rows:
         key = row.line, row.window
         was = found.get(key)
-        found[key] = (
-            row if was is None else Outcome(*row[:3], *(one + two for one, two in zip(was[3:], row[3:], strict=True)))
-        )
+        found[key] = row if was is None else Outcome._make((*row[:3], *map(add, was[3:], row[3:])))
     return tuple(found.values())
