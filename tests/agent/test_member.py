@@ -15,11 +15,17 @@ from typing import ClassVar
 
 import pytest
 import trustme
+from envoy.service.health.v3 import hds_pb2
+from google.protobuf import json_format
+from tests.center.planes import hello
 
 from reachline.agent.member import Member, join, member_in, renewing
-from reachline.errors import ConfigError
+from reachline.errors import ConfigError, RemoteProtocolError
+from reachline.net.rpc import attach, client_credentials
 from reachline.store.authority import Authority
 from reachline.testing.center import running_center
+from reachline.testing.wait import until
+from reachline.wire import hds
 from reachline.wire.certificates import certified, make_request
 
 TEXT = "clusters: {c: {lines: ['tcp://127.0.0.1:9']}}\ncenter: {ca: CA, grpc: '127.0.0.1:0', http: '127.0.0.1:0', journal: JOURNAL}"
@@ -112,6 +118,44 @@ def test_a_center_that_is_away_is_asked_again_each_minute_and_the_old_one_stays(
 
     assert tries == [60, 60, 60]
     assert member.certificate.read_bytes() == asked.key + chain
+
+
+def test_a_certificate_lets_nobody_judge_as_another_over_hds_nor_at_all_once_it_is_shut_out(
+    tmp_path: Path, authority: Authority
+):
+    member = Member(tmp_path / "state")
+    asked = make_request("a")
+    chain = authority.issue("agent", "a", asked.shown, life=timedelta(hours=1), by="ann", now=datetime.now(UTC))
+    member.keep(asked.key, chain, authority.certificate)
+    own = str(member.certificate)
+
+    async def said(address: str, method: str, message: bytes) -> str:
+        credentials = client_credentials(ca=str(member.ca), certificate=own, key=own)
+        stream = await attach(address, timeout=60, credentials=credentials, method=method)
+        try:
+            await stream.send(message, 60)
+            with pytest.raises(RemoteProtocolError) as told:
+                async with asyncio.timeout(60):
+                    await anext(stream.frames())
+        finally:
+            await stream.close()
+        return str(told.value)
+
+    async def work() -> None:
+        async with center(tmp_path) as running:
+            said_first = json_format.ParseDict(
+                hello(hds.METHOD, {"id": "b"}), hds_pb2.HealthCheckRequestOrEndpointHealthResponse()
+            ).SerializeToString()
+            answer = await said(running.grpc[0], hds.METHOD, said_first)
+            assert "its certificate is agent a's: it does not judge as b" in answer
+
+            async def is_out() -> bool:
+                return "agent a was shut out" in await said(running.grpc[0], hds.METHOD, said_first)
+
+            authority.shut_out("agent", "a")
+            await until(is_out, within=60)
+
+    asyncio.run(work())
 
 
 class Impostor(BaseHTTPRequestHandler):

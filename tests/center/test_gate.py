@@ -14,7 +14,7 @@ from reachline.center.gate import Admission, Gate
 from reachline.center.roster import Refusal
 from reachline.doors import reach
 from reachline.errors import RemoteProtocolError
-from reachline.net.rpc import Call
+from reachline.net.rpc import Call, Conversation, Write
 from reachline.store.authority import AGENT_LIFE, Authority
 from reachline.wire.certificates import RENEW, Role, certified, make_request, renewed_at
 
@@ -187,8 +187,11 @@ def renewals(gate: Gate, shown: bytes, request: bytes) -> list[bytes]:
     async def asked() -> AsyncIterator[bytes]:
         yield request
 
+    service = gate.guarded(gate.services)[RENEW]
+    assert not isinstance(service, Conversation)
+
     async def work() -> list[bytes]:
-        return [chain async for chain in gate.services[RENEW](asked(), Call("peer", {}, shown))]
+        return [chain async for chain in service(asked(), Call("peer", {}, shown))]
 
     return asyncio.run(work())
 
@@ -207,3 +210,119 @@ def test_the_center_certifies_itself_for_where_it_is_reached_and_in_time(
     assert gate._is_good(own)
     clock.now = renewed_at(certified(first))
     assert not gate._is_good(own)
+
+
+def test_a_state_that_cannot_be_read_changes_nothing_and_ends_nothing(gate: Gate, authority: Authority):
+    shown = issued(authority, "a")
+    assert isinstance(gate.admitted(shown, "a"), Admission)
+
+    (authority.directory / "state.json").write_text("{")
+    gate._look()
+    gate._look()
+
+    assert isinstance(gate.admitted(shown, "a"), Admission)
+    assert "is damaged" in gate._complaint
+
+
+def test_a_disk_that_takes_nothing_leaves_the_center_its_certificate(gate: Gate, authority: Authority, clock: Clock):
+    tls = gate.tls()
+    assert tls is not None
+    first = Path(tls.certificate).read_bytes()
+    clock.now = renewed_at(certified(first))
+    (authority.directory / ".own.pem.new").mkdir()  # what is put in place stands there first: nothing can
+
+    asyncio.run(gate._renewed_in_time())
+
+    assert Path(tls.certificate).read_bytes() == first
+    assert gate._complaint
+
+
+async def quiet() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+def call_of(gate: Gate, shown: bytes, kind: str) -> asyncio.Task[None]:
+    """One call of a guarded service that waits for what never comes."""
+
+    async def service(frames: AsyncIterator[bytes], _: Call) -> AsyncIterator[bytes]:
+        async for frame in frames:
+            yield frame
+
+    async def hold(frames: AsyncIterator[bytes], _: Call, __: Write) -> None:
+        async for _frame in frames:
+            pass
+
+    async def write(_: bytes) -> None:
+        """Nobody reads."""
+
+    async def made() -> None:
+        call = Call("peer", {}, shown)
+        guarded = gate.guarded({"s": service if kind == "service" else Conversation(hold)})["s"]
+        if isinstance(guarded, Conversation):
+            await guarded.hold(quiet(), call, write)
+        else:
+            async for _answer in guarded(quiet(), call):
+                pass
+
+    return asyncio.create_task(made())
+
+
+@pytest.mark.parametrize("kind", ["service", "conversation"])
+@pytest.mark.parametrize("role", ["client", "agent"])
+def test_who_is_shut_out_is_cut_off_from_every_service(gate: Gate, authority: Authority, kind: str, role: Role):
+    shown = issued(authority, "a", role)
+
+    async def work() -> None:
+        call = call_of(gate, shown, kind)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not call.done()
+
+        authority.shut_out(role, "a")
+        gate._look()
+
+        with pytest.raises(PermissionError, match="shut out"):
+            await asyncio.wait_for(call, 60)
+        with pytest.raises(PermissionError, match=f"{role} a was shut out"):
+            await asyncio.wait_for(call_of(gate, shown, kind), 60)
+        assert not gate._stays
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", ["service", "conversation"])
+def test_a_call_ends_with_its_certificate(gate: Gate, authority: Authority, clock: Clock, kind: str):
+    shown = issued(authority, "a", "client")
+
+    async def work() -> None:
+        clock.now += AGENT_LIFE - timedelta(milliseconds=1)
+        with pytest.raises(PermissionError, match="has ended, or"):
+            await asyncio.wait_for(call_of(gate, shown, kind), 60)
+        clock.now += timedelta(milliseconds=1)
+        with pytest.raises(PermissionError, match="certificate has ended"):
+            await asyncio.wait_for(call_of(gate, shown, kind), 60)
+
+    asyncio.run(work())
+
+
+def test_a_certificate_that_is_over_renews_nothing(gate: Gate, authority: Authority, clock: Clock):
+    shown = issued(authority, "a")
+    clock.now += AGENT_LIFE
+
+    with pytest.raises(PermissionError, match="certificate has ended"):
+        renewals(gate, shown, make_request("a").shown)
+
+
+def test_over_another_service_too_everybody_judges_as_itself_alone(gate: Gate, authority: Authority):
+    agent, envoy, namesake = (
+        issued(authority, "a"),
+        issued(authority, "envoy", "client"),
+        issued(authority, "a", "client"),
+    )
+    gate._look()
+
+    assert gate.speaks(agent, "a") == gate.speaks(envoy, "envoy") == gate.speaks(b"", "a") == ""
+    assert gate.speaks(agent, "b") == "its certificate is agent a's: it does not judge as b"
+    assert gate.speaks(envoy, "a") == "its certificate is client envoy's: it does not judge as a"
+    assert gate.speaks(namesake, "a")

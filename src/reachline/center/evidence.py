@@ -49,10 +49,13 @@ def offered(
     board: Board,
     plan: Callable[[Agent, int], Plan],
     document: Callable[[], object],
+    speaks: Callable[[bytes, str], str],
     token: str = "",
     resolved: Callable[[], Addresses] = dict,
 ) -> Evidence:
-    """The center's evidence services. `plan` and `document` are as agents are told them; `resolved` is where lines with names are."""
+    """The center's evidence services. `plan` and `document` are as agents are told them; `resolved` is where lines with names are;
+    `speaks` says why who shows a certificate may not vote under a name, or empty text.
+    """
     try:
         from reachline.center.xds import evidence, planes  # noqa: PLC0415  (an extra may be missing)
     except ImportError as missing:
@@ -60,7 +63,7 @@ def offered(
         return Evidence()
     found = planes.Planes(owner=owner, board=board, resolved=resolved)
     return Evidence(
-        services=evidence.services(found, plan=plan, document=document, token=token),
+        services=evidence.services(found, plan=plan, document=document, speaks=speaks, token=token),
         rows=found.rows,
         told=lambda line: found.seen.told(line, board.clock()),
         figures=found.figures,

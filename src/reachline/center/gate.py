@@ -11,6 +11,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -19,9 +20,9 @@ from typing import Final, NamedTuple
 from reachline.center.roster import Refusal
 from reachline.doors.agents import AgentSettings
 from reachline.doors.settings import Document, Tls
-from reachline.errors import RemoteProtocolError
+from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.model import Seconds
-from reachline.net.rpc import Call, Service
+from reachline.net.rpc import Call, Conversation, Service, Write
 from reachline.store.authority import Authority
 from reachline.wire.certificates import RENEW, Identity, certified, make_request, renewed_at
 
@@ -67,10 +68,15 @@ class Gate:
         self._wall = wall or _now
         self._out: frozenset[str] = frozenset()
         self._names: frozenset[str] = frozenset()
+        self._shut: frozenset[tuple[str, str]] = frozenset()
+        """Role and name of everybody who was shut out."""
+        self._stays: set[tuple[Identity | None, asyncio.Timeout]] = set()
+        """Calls of further services, each until its end."""
+        self._complaint = ""
         self._refused: deque[float] = deque()
         self.changed: Callable[[frozenset[str]], None] = lambda _: None
         """Called when members came or went, with the names of those who were shut out."""
-        self._look()
+        self._follow()
 
     # -- who comes -----------------------------------------------------------------------------------------------------
 
@@ -96,6 +102,74 @@ class Gate:
     def left(self, admission: Admission) -> Seconds | None:
         """How long somebody may stay."""
         return None if admission.ends is None else max(0.0, (admission.ends - self._wall()).total_seconds())
+
+    def speaks(self, certificate: bytes, name: str) -> str:
+        """Why who shows this certificate may not judge lines as `name` over another service than the agents'; empty: it may."""
+        who = certified(certificate).identity if certificate and self.authority else None
+        if who is None:
+            return ""
+        if who.name == name and (who.role == "agent" or (who.role == "client" and name not in self._names)):
+            return ""
+        return f"its certificate is {who.role} {who.name}'s: it does not judge as {name}"
+
+    def guarded(self, services: Mapping[str, Service | Conversation]) -> Mapping[str, Service | Conversation]:
+        """The same services, whose calls end when who makes them is shut out, or when its certificate ends."""
+        if self.authority is None:
+            return services
+        return {name: self._guarded(service) for name, service in services.items()}
+
+    def _guarded(self, service: Service | Conversation) -> Service | Conversation:
+        if isinstance(service, Conversation):
+            hold = service.hold
+
+            async def held(frames: AsyncIterator[bytes], call: Call, write: Write) -> None:
+                async def nothing() -> AsyncIterator[bytes]:
+                    await hold(frames, call, write)
+                    for none in ():
+                        yield none
+
+                async for _ in self._while_let(nothing(), call):
+                    pass
+
+            return Conversation(held)
+
+        def answers(frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+            return self._while_let(service(frames, call), call)
+
+        return answers
+
+    async def _while_let(self, answers: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+        """PermissionError says why the call is not taken, or taken no longer."""
+        who, left = self._known(call.certificate)
+        limit = asyncio.timeout(left)
+        stay = (who, limit)
+        try:
+            async with limit, aclosing(answers) as given:  # type: ignore[type-var]
+                self._stays.add(stay)
+                async for answer in given:
+                    yield answer
+        except TimeoutError:
+            if limit.expired():
+                raise PermissionError("its certificate has ended, or it was shut out") from None
+            raise
+        finally:
+            self._stays.discard(stay)
+
+    def _known(self, certificate: bytes) -> tuple[Identity | None, Seconds | None]:
+        """Who shows it, and how long that holds; PermissionError where that is nobody of ours, or over."""
+        assert self.authority is not None
+        if not certificate:
+            return None, None
+        said = certified(certificate)
+        left = (said.ends - self._wall()).total_seconds()
+        if left <= 0:
+            raise PermissionError("its certificate has ended")
+        if (who := said.identity) is not None:
+            if who.domain != self.authority.domain:
+                raise PermissionError(f"its certificate is of {who.domain}, not of {self.authority.domain}")
+            if (who.role, who.name) in self._shut:
+                raise PermissionError(f"{who.role} {who.name} was shut out")
+        return who, left
 
     def complete(self, document: Document) -> Document:
         """The document with the members as further agents: they count for the quorum, and their plans are made."""
@@ -153,7 +227,14 @@ class Gate:
         if self.authority is None:
             return None
         file = self.authority.directory / _PEM
-        self._renew_own(file)
+        try:
+            self._renew_own(file)
+        except OSError as error:
+            if not self._is_good(file):
+                rule = f"takes no certificate for this center ({error.strerror})"
+                place = str(self.authority.directory)
+                raise ConfigError(Problem(place=place, path="", value="", rule=rule)) from error
+            log.warning("own_certificate_kept", extra={"reason": str(error)})  # for the names of the last start
         return Tls(certificate=str(file), key=str(file), client_ca=str(self.authority.directory / "ca.pem"))
 
     def _is_good(self, file: Path) -> bool:
@@ -176,17 +257,43 @@ class Gate:
         """Renews what is ours and follows what operators change, until cancelled."""
         if self.authority is None:
             return
-        file = self.authority.directory / _PEM
         while True:
             await asyncio.sleep(_LOOK)
             self._look()
-            if not self._is_good(file):
-                await asyncio.to_thread(self._renew_own, file)
+            await self._renewed_in_time()
+
+    async def _renewed_in_time(self) -> None:
+        """A disk that takes nothing ends no center: the certificate that is there serves on, and each look tries again."""
+        assert self.authority is not None
+        file = self.authority.directory / _PEM
+        if self._is_good(file):
+            return
+        try:
+            await asyncio.to_thread(self._renew_own, file)
+        except (OSError, ConfigError) as error:
+            self._complain(str(error))
 
     def _look(self) -> None:
+        """What operators changed; where it cannot be read, what was read before stays in force."""
+        try:
+            self._follow()
+        except ConfigError as error:
+            self._complain(str(error))
+
+    def _complain(self, reason: str) -> None:
+        if reason != self._complaint:
+            log.warning("authority_unusable", extra={"reason": reason})
+        self._complaint = reason
+
+    def _follow(self) -> None:
         if self.authority is None:
             return
-        agents = [member for member in self.authority.members() if member.role == "agent"]
+        members = self.authority.members()
+        self._shut = frozenset((member.role, member.name) for member in members if member.is_out)
+        for who, limit in self._stays:
+            if who is not None and (who.role, who.name) in self._shut and not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
+        agents = [member for member in members if member.role == "agent"]
         out = frozenset(member.name for member in agents if member.is_out)
         names = frozenset(member.name for member in agents if not member.is_out)
         if (out, names) != (self._out, self._names):

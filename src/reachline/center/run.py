@@ -230,7 +230,7 @@ def _assemble(document: Document, options: Options, journal: Journal, gate: Gate
     mesh.reconfigure(_mesh(document))
     xds = opened(board, document, rng=Random(os.urandom(8)))
     intake = _intake(board, owner, documents, mesh, xds, gate=gate)
-    evidence = _evidence(board, owner, documents, xds)
+    evidence = _evidence(board, owner, documents, xds, gate)
 
     def apply(document: Document) -> None:
         for gone in roster.expect(_expected(document)):
@@ -280,7 +280,7 @@ def _intake(
     return intake
 
 
-def _evidence(board: Board, owner: Owner, documents: Documents, xds: ControlPlane | Closed) -> Evidence:
+def _evidence(board: Board, owner: Owner, documents: Documents, xds: ControlPlane | Closed, gate: Gate) -> Evidence:
     """The data planes' door. An Envoy that probes is told what an agent in its place would be."""
     token = documents.current.center.token
 
@@ -288,7 +288,7 @@ def _evidence(board: Board, owner: Owner, documents: Documents, xds: ControlPlan
         return reach.plan(documents.current, agent=agent.id, locality=agent.locality, number=number)
 
     return offered(
-        owner=owner, board=board, plan=plan, document=lambda: documents.current,
+        owner=owner, board=board, plan=plan, document=lambda: documents.current, speaks=gate.speaks,
         token=token.get_secret_value() if token else "", resolved=xds.resolved,
     )  # fmt: skip
 
@@ -339,7 +339,7 @@ async def _agents_served(document: Document, options: Options, parts: _Parts) ->
         parts.intake.attached,
         credentials=_credentials(document),
         places=places,
-        services={**parts.xds.services, **parts.evidence.services, **parts.gate.services},
+        services=parts.gate.guarded({**parts.xds.services, **parts.evidence.services, **parts.gate.services}),
     )
 
 

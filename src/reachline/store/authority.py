@@ -312,6 +312,11 @@ class Authority:
             return msgspec.json.decode((self.directory / _STATE).read_bytes(), type=_State)
         except FileNotFoundError:
             return _State()
+        except OSError as error:
+            place = str(self.directory / _STATE)
+            raise ConfigError(
+                Problem(place=place, path="", value="", rule=f"cannot be read: {error.strerror}")
+            ) from error
         except msgspec.MsgspecError as error:
             place = str(self.directory / _STATE)
             raise ConfigError(Problem(place=place, path="", value="", rule=f"is damaged: {error}")) from error

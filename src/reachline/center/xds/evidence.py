@@ -17,11 +17,16 @@ __all__ = ["services"]
 
 
 def services(
-    planes: Planes, *, plan: Callable[[Agent, int], Plan], document: Callable[[], object], token: str = ""
+    planes: Planes,
+    *,
+    plan: Callable[[Agent, int], Plan],
+    document: Callable[[], object],
+    speaks: Callable[[bytes, str], str],
+    token: str = "",
 ) -> Mapping[str, Service]:
-    """By full method name. `token` is the center's, which who sends calls must show where there is one."""
+    """By full method name. `speaks` says why who shows a certificate may not vote under a name. `token` is the center's, which who sends calls must show where there is one."""
     return {
-        hds.METHOD: Vantages(planes, plan=plan, document=document).stream,
+        hds.METHOD: Vantages(planes, plan=plan, document=document, speaks=speaks).stream,
         lrs.METHOD: Loads(planes, token=token).stream,
         als.METHOD: AccessLogs(planes, token=token).stream,
     }

@@ -48,12 +48,20 @@ class _Session:
 
 
 class Vantages:
-    """All Envoys that probe. `plan` is what an agent would be told, from the document in force; `document` that itself."""
+    """All Envoys that probe. `plan` is what an agent would be told, from the document in force; `document` that itself; `speaks` why
+    who shows a certificate may not vote under a name, or empty text.
+    """
 
     def __init__(
-        self, planes: Planes, *, plan: Callable[[Agent, int], frame.Plan], document: Callable[[], object]
+        self,
+        planes: Planes,
+        *,
+        plan: Callable[[Agent, int], frame.Plan],
+        document: Callable[[], object],
+        speaks: Callable[[bytes, str], str] = lambda _, __: "",
     ) -> None:
         self._planes = planes
+        self._speaks = speaks
         self._plan = plan
         self._document = document
         self._sessions: dict[VantageId, _Session] = {}
@@ -94,7 +102,7 @@ class Vantages:
             locality=(teller.locality.region, teller.locality.zone, teller.locality.sub_zone),
             token=bearer(call),
         )
-        if why := self._refusal(hello):
+        if why := self._speaks(call.certificate, teller.id) or self._refusal(hello):
             log.warning("data_plane_refused", extra={"node": teller.id, "by": "hds", "reason": why})
             raise PermissionError(why)
         board = self._planes.board
