@@ -11,7 +11,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -123,31 +123,28 @@ class Gate:
             hold = service.hold
 
             async def held(frames: AsyncIterator[bytes], call: Call, write: Write) -> None:
-                async def nothing() -> AsyncIterator[bytes]:
+                async with self._let(call):
                     await hold(frames, call, write)
-                    for none in ():
-                        yield none
-
-                async for _ in self._while_let(nothing(), call):
-                    pass
 
             return Conversation(held)
 
-        def answers(frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
-            return self._while_let(service(frames, call), call)
+        async def answers(frames: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
+            async with self._let(call), aclosing(service(frames, call)) as given:  # type: ignore[type-var]
+                async for answer in given:
+                    yield answer
 
         return answers
 
-    async def _while_let(self, answers: AsyncIterator[bytes], call: Call) -> AsyncIterator[bytes]:
-        """PermissionError says why the call is not taken, or taken no longer."""
+    @asynccontextmanager
+    async def _let(self, call: Call) -> AsyncIterator[None]:
+        """As long as the call may go on; PermissionError says why not, or why no longer."""
         who, left = self._known(call.certificate)
         limit = asyncio.timeout(left)
         stay = (who, limit)
         try:
-            async with limit, aclosing(answers) as given:  # type: ignore[type-var]
+            async with limit:
                 self._stays.add(stay)
-                async for answer in given:
-                    yield answer
+                yield
         except TimeoutError:
             if limit.expired():
                 raise PermissionError("its certificate has ended, or it was shut out") from None
