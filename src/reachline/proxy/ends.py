@@ -17,9 +17,9 @@ _ROOM: Final = 1 << 16
 """Bytes of one read. Asyncio's own way makes 256 KiB anew for each, of which the kernel must find the pages: 18 us a read."""
 
 
-def reading_room() -> memoryview:
+def reading_room(size: int = _ROOM) -> memoryview:
     """Where all connections of one thread read into, one after the other: what came is taken out at once."""
-    return memoryview(bytearray(_ROOM))
+    return memoryview(bytearray(size))
 
 
 def half_close(transport: asyncio.Transport) -> None:

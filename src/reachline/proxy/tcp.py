@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +28,8 @@ __all__ = ["TcpFront", "TcpSide", "Tunnel"]
 
 _TAKES_NOTHING: Final[Seconds] = 30.0
 """After the other side is gone: a network that is away for longer than half a minute hardly comes back for the rest."""
+_ROOM: Final = 1 << 18
+"""Bytes of one read: of more, a kernel seldom has them at once."""
 
 
 class TcpFront:
@@ -47,7 +51,7 @@ class TcpFront:
         self.counts: Final[Counter[str]] = Counter()
         self.loop: Final = asyncio.get_running_loop()
         self.tunnels: Final[set[Tunnel]] = set()
-        self.room: Final = reading_room()
+        self.room: Final = reading_room(_ROOM)
         self.leaving: Final = Leaving(self.loop, _TAKES_NOTHING)
         self.is_draining = False
 
@@ -117,7 +121,7 @@ class Tunnel:
         backend.tunnels += 1
         self._task = front.loop.create_task(self._connect(backend))
 
-    def passed(self, data: bytes, *, from_client: bool) -> None:
+    def passed(self, data: memoryview | bytes, *, from_client: bool) -> None:
         """Bytes of one side for the other; empty: it sends no more."""
         self.active_at = self.front.loop.time()
         other = self.endpoint if from_client else self.client
@@ -223,12 +227,14 @@ class Tunnel:
 class TcpSide(asyncio.BufferedProtocol):
     """One end of a tunnel."""
 
-    __slots__ = ("_is_client", "_transport", "_tunnel", "address", "is_ended", "is_gone")
+    __slots__ = ("_descriptor", "_is_client", "_transport", "_tunnel", "address", "is_ended", "is_gone")
 
     def __init__(self, tunnel: Tunnel, *, is_client: bool) -> None:
         self._tunnel: Final = tunnel
         self._is_client: Final = is_client
         self._transport: asyncio.Transport | None = None
+        self._descriptor: int | None = None
+        """Of a socket that is written to without TLS."""
         self.is_gone = False
         self.is_ended = False
         """Whether we send it no more."""
@@ -237,6 +243,8 @@ class TcpSide(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if transport.get_extra_info("ssl_object") is None:
+            self._descriptor = transport.get_extra_info("socket").fileno()
         if self._is_client:
             name = transport.get_extra_info("peername")
             self.address = str(name[0]) if isinstance(name, tuple) else ""
@@ -246,7 +254,7 @@ class TcpSide(asyncio.BufferedProtocol):
         return self._tunnel.front.room
 
     def buffer_updated(self, size: int) -> None:
-        self._tunnel.passed(bytes(self._tunnel.front.room[:size]), from_client=self._is_client)
+        self._tunnel.passed(self._tunnel.front.room[:size], from_client=self._is_client)
 
     def eof_received(self) -> bool:
         self._tunnel.passed(b"", from_client=self._is_client)
@@ -265,10 +273,16 @@ class TcpSide(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._tunnel.writable(True, is_client=self._is_client)
 
-    def write(self, data: bytes) -> None:
-        """Send it on."""
-        if self._transport is not None and not self.is_gone:
-            self._transport.write(data)
+    def write(self, data: memoryview | bytes) -> None:
+        """Send it on. What the kernel takes at once is not copied; the rest is, for where it stands the next read goes."""
+        transport, sent = self._transport, 0
+        if transport is None or transport.is_closing():
+            return
+        if self._descriptor is not None and not transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):  # what is wrong with it, the transport finds too
+                sent = os.write(self._descriptor, data)
+        if sent < len(data):
+            transport.write(bytes(data[sent:]))
 
     def write_eof(self) -> None:
         """Send no more."""
