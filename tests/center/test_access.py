@@ -152,6 +152,19 @@ def test_after_five_failures_a_name_waits_whatever_it_says_and_others_do_not(gua
     sync(work())
 
 
+def test_tries_at_the_same_time_are_no_more_than_tries_one_after_the_other(guarded, access, sync):
+    async def work():
+        async with guarded() as running:
+            wrong = {"name": "ann", "password": "wrong horse battery"}
+            tries = [running.client.post("/api/v1/session", json=wrong) for _ in range(20)]
+            codes = [answer.status_code for answer in await asyncio.gather(*tries)]
+            # Two are looked at at once, so one more than five may be under way already.
+            assert codes.count(401) in (5, 6)
+            assert codes.count(401) + codes.count(429) == 20
+
+    sync(work())
+
+
 def test_a_page_of_another_site_logs_nobody_in_and_orders_nothing(guarded, access, sync):
     async def work():
         async with guarded() as running:

@@ -73,7 +73,9 @@ def test_a_person_is_led_to_the_log_in_and_back_and_out_again(browser: Browser, 
         expect(page.get_by_label("Name")).to_be_visible()
 
 
-@pytest.mark.parametrize("wanted", ["https://evil.example/", "//evil.example", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "wanted", ["https://evil.example/", "//evil.example", "/.//evil.example", "javascript:alert(1)"]
+)
 def test_nobody_is_led_elsewhere_after_logging_in(browser: Browser, center: str, wanted: str) -> None:
     with browser.new_context(reduced_motion="reduce") as context:
         page = context.new_page()

@@ -8,7 +8,9 @@ const go = document.getElementById("go");
 function next() {
   const wanted = new URLSearchParams(location.search).get("next") ?? "/";
   const target = new URL(wanted, location.origin);
-  return target.origin === location.origin ? target.pathname : "/";
+  // "/.//elsewhere" has our origin too, but its path by itself would name another host.
+  const ours = target.origin === location.origin && !target.pathname.startsWith("//");
+  return ours ? target.pathname : "/";
 }
 
 form.addEventListener("submit", async (event) => {

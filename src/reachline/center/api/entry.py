@@ -106,7 +106,10 @@ class Entry:
     async def log_in(self, name: str, password: str) -> tuple[str, Who]:
         """A session's secret. RefusedError: 401 where name or password are wrong, 429 where too many were."""
         self._check_tries(name)
+        # Before the password is looked at: one that is changed meanwhile ends this session too.
+        begun = self._wall()
         async with self._hashing:
+            self._check_tries(name)  # those who waited with this one may have failed
             who = await asyncio.to_thread(self._access.person, name, password)
         if who is None:
             for key in (name, ""):
@@ -116,7 +119,7 @@ class Entry:
         secret = secrets.token_urlsafe(32)
         while len(self._sessions) >= _SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        self._sessions[_kept(secret)] = _Session(name, self._wall())
+        self._sessions[_kept(secret)] = _Session(name, begun)
         return secret, who
 
     def log_out(self, headers: Headers) -> None:
