@@ -124,6 +124,34 @@ async def _has(core: _Core, target: str, what: str) -> None:
     await until(lambda: core.overrides["b"] == target, within=60, what=what)
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+def test_what_was_set_without_an_answer_is_no_override_of_somebody_elses(is_set: bool) -> None:
+    seat = Seat(before="", ours="s-a", is_driven=True, asked="s-b")
+    found = Info(override="s-b" if is_set else "s-a", targets=())
+
+    after, wanted = steered(seat, found, ("s-c",), spreads=False)
+
+    assert wanted == "s-c"
+    assert (after.ours, after.is_driven, after.asked) == ("s-c", True, "")
+
+
+def test_a_balancer_that_the_document_lost_has_its_own_override_again() -> None:
+    async def main() -> None:
+        targets: dict[str, tuple[str, ...]] = {"b": ("s-a",)}
+        balancers = {"b": False}
+        async with _core() as core:
+            core.overrides["b"] = "s-c"
+            steering = Steering(f"127.0.0.1:{core.port}", lambda: balancers, targets.__getitem__)
+            task = asyncio.create_task(steering.run())
+            await _has(core, "s-a", "the best is set")
+            balancers.clear()
+            await _has(core, "s-c", "its own comes back")
+            task.cancel()
+            await asyncio.wait((task,))
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("before", ["", "s-c"])
 def test_a_core_follows_what_is_judged_and_has_its_own_again_in_the_end(before: str) -> None:
     async def main() -> None:

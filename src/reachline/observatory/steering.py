@@ -33,6 +33,8 @@ class Seat(NamedTuple):
     ours: str = ""
     """What was set last; empty: nothing, or that it chooses by itself."""
     is_driven: bool = False
+    asked: str = ""
+    """What was to be set when no answer came: it may be set, or not."""
 
 
 def steered(seat: Seat, found: wire.Info, targets: Sequence[str], *, spreads: bool) -> tuple[Seat, str | None]:
@@ -43,6 +45,7 @@ def steered(seat: Seat, found: wire.Info, targets: Sequence[str], *, spreads: bo
     """
     if seat.before is None:
         seat = seat._replace(before=found.override)
+    seat = settled(seat, found)
     if not targets or (seat.is_driven and found.override not in {"", seat.ours}):
         return seat, None
     if spreads and found.targets and set(found.targets) <= set(targets):
@@ -52,6 +55,13 @@ def steered(seat: Seat, found: wire.Info, targets: Sequence[str], *, spreads: bo
     if not seat.is_driven and not wanted and not found.override:
         return seat, None
     return seat._replace(ours=wanted, is_driven=True), None if found.override == wanted else wanted
+
+
+def settled(seat: Seat, found: wire.Info) -> Seat:
+    """What was asked for without an answer is ours where it is set."""
+    if seat.asked and found.override == seat.asked:
+        seat = seat._replace(ours=seat.asked, is_driven=True)
+    return seat._replace(asked="")
 
 
 class Steering:
@@ -73,11 +83,15 @@ class Steering:
         async with calling(self._address, timeout=_PATIENCE) as call:
             try:
                 while True:
-                    for tag, spreads in self._balancers().items():
+                    balancers = self._balancers()
+                    for tag in [each for each in self._seats if each not in balancers]:
+                        await self._restored(call, tag, self._seats.pop(tag))
+                    for tag, spreads in balancers.items():
                         await self._drive(call, tag, spreads=spreads)
                     await asyncio.sleep(_EVERY)
             finally:
-                await self._restored(call)
+                for tag, seat in self._seats.items():
+                    await self._restored(call, tag, seat)
 
     async def _drive(self, call: Call, tag: str, *, spreads: bool) -> None:
         seat = self._seats.get(tag, Seat())
@@ -92,7 +106,7 @@ class Steering:
         if wanted is None:
             return
         if not await self._set(call, tag, wanted):
-            self._seats[tag] = seat._replace(before=self._seats[tag].before)
+            self._seats[tag] = seat._replace(before=self._seats[tag].before, asked=wanted)
         else:
             log.info("balancer_steered", extra={"balancer": tag, "target": wanted})
 
@@ -122,12 +136,11 @@ class Steering:
             self._said[tag] = reason
             log.warning("core_not_steered", extra={"core": self._address, "balancer": tag, "reason": reason})
 
-    async def _restored(self, call: Call) -> None:
+    async def _restored(self, call: Call, tag: str, seat: Seat) -> None:
         """What was there before; an override of somebody else's stays, and a core that is gone has none."""
-        for tag, seat in self._seats.items():
-            found = await self._info(call, tag) if seat.is_driven else None
-            before = seat.before or ""
-            if found is None or found.override != seat.ours or found.override == before:
-                continue
-            if await self._set(call, tag, before):
-                log.info("balancer_restored", extra={"balancer": tag, "target": before})
+        found = await self._info(call, tag) if seat.is_driven or seat.asked else None
+        if found is None:
+            return
+        seat, before = settled(seat, found), seat.before or ""
+        if seat.is_driven and found.override == seat.ours != before and await self._set(call, tag, before):
+            log.info("balancer_restored", extra={"balancer": tag, "target": before})
