@@ -119,6 +119,27 @@ def test_an_open_relay_is_refused_with_its_place(tmp_path: Path) -> None:
     assert "would be an open relay" in done.stderr
 
 
+def test_a_list_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    (lists / "geosite.dat").symlink_to("/proc/self/mem")  # a file whose first byte nobody gets
+    path = tmp_path / "xray.json"
+    rule = {"domain": ["geosite:cn"], "outboundTag": "d"}
+    document = {
+        "inbounds": [_INBOUND],
+        "outbounds": [{"tag": "d", "protocol": "freedom"}],
+        "routing": {"rules": [rule]},
+    }
+    path.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "reachline", "proxy", str(path), "--geodata", str(lists)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode == 2
+    assert "routing.rules[0].domain" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_options_of_xray_are_refused_where_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "bootstrap.yaml"
     path.write_text("static_resources: {}\n")

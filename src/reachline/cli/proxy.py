@@ -101,9 +101,10 @@ def _reading(file: Path, *, remarks: str, compat: str, geodata: Path | None) -> 
         if not name or Path(name).name != name:
             return None
         found: Path | None = next((place / name for place in places if (place / name).is_file()), None)
-        if found is None or found.stat().st_size > _MAX_LISTS:
+        try:
+            return None if found is None or found.stat().st_size > _MAX_LISTS else found.read_bytes()
+        except OSError:  # a file that cannot be read is none, to a proxy that is running above all
             return None
-        return found.read_bytes()
 
     def read() -> Carrying:
         sources = [Source(*each) for each in _texts(file)]
