@@ -34,11 +34,11 @@ def test_joined_they_are_what_the_whole_would_be_and_what_is_gone_is_not_told() 
 
 def test_what_did_not_change_is_not_made_again() -> None:
     async def main() -> None:
-        told = [_status(number) for number in range(3)]
+        told = tuple(_status(number) for number in range(3))
         entries = Entries(lambda: told)
         before = await entries.current()
 
-        told[1] = _status(1, delay=8)
+        told = (told[0], _status(1, delay=8), told[2])
 
         after = await entries.current()
         assert before is not None
@@ -50,7 +50,7 @@ def test_what_did_not_change_is_not_made_again() -> None:
 
 def test_a_reader_of_many_new_ones_lets_others_have_their_turns() -> None:
     async def main() -> None:
-        told = [_status(number) for number in range(2_000)]
+        told = tuple(_status(number) for number in range(2_000))
         reading = asyncio.create_task(Entries(lambda: told).current())
         turns = 0
         while not reading.done():
@@ -65,7 +65,7 @@ def test_a_reader_of_many_new_ones_lets_others_have_their_turns() -> None:
 
 def test_followed_they_are_there_before_somebody_reads() -> None:
     async def main() -> None:
-        told = [_status(number) for number in range(1_000)]
+        told = tuple(_status(number) for number in range(1_000))
         entries = Entries(lambda: told)
         entries.follow()
         for _ in range(20):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from reachline.core.observing import Status
@@ -29,11 +29,13 @@ class Entry(NamedTuple):
 
 
 class Entries:
-    """Written by the loop that serves. Who made the statuses gives the same object while it says the same."""
+    """Written by the loop that serves. The same tuple says the same, and so does the same status."""
 
-    def __init__(self, statuses: Callable[[], Sequence[Status] | None]) -> None:
+    def __init__(self, statuses: Callable[[], tuple[Status, ...] | None]) -> None:
         self._statuses: Final = statuses
         self._known: dict[str, Entry] = {}
+        self._whole: tuple[tuple[Status, ...], tuple[Entry, ...]] = ((), ())
+        """Statuses that all were made, and what they are."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def current(self) -> tuple[Entry, ...] | None:
@@ -43,8 +45,7 @@ class Entries:
             if statuses is None:
                 return None
             if self._made(statuses):
-                known = self._known
-                return tuple([known[each.tag] for each in statuses])
+                return self._whole[1]
             await asyncio.sleep(0)
 
     def follow(self) -> None:
@@ -58,8 +59,10 @@ class Entries:
             self._timer.cancel()
             self._timer = None
 
-    def _made(self, statuses: Sequence[Status]) -> bool:
+    def _made(self, statuses: tuple[Status, ...]) -> bool:
         """Whether all are there now."""
+        if statuses is self._whole[0]:
+            return True
         known = self._known
         changed = [each for each in statuses if (found := known.get(each.tag)) is None or found.status is not each]
         for each in changed[:_AT_ONCE]:
@@ -68,6 +71,8 @@ class Entries:
             )
         if len(changed) > _AT_ONCE:
             return False
-        if len(known) > len(statuses):
-            self._known = {each.tag: known[each.tag] for each in statuses}
+        entries = tuple([known[each.tag] for each in statuses])
+        if len(known) > len(entries):
+            self._known = {each.status.tag: each for each in entries}
+        self._whole = statuses, entries
         return True

@@ -84,7 +84,7 @@ async def served(
     api = options.api or ("" if settings.api is None else settings.api.listen)
     for path, address in (("metrics.listen", at), ("api.listen", api)):
         _checked(address, path, options.place)
-    entries = Entries(running.statuses)
+    entries = Entries(running.shown)
 
     async def variables_now() -> bytes:
         return variables(await entries.current(), stats())

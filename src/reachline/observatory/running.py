@@ -118,6 +118,8 @@ class Running:
             silent = [each.tag for each in settings.outbounds if each.reach is Reach.NONE]
             for each in self._balancers.values():
                 each.outbounds([out.tag for out in settings.outbounds], silent)
+            self._look()
+            for each in self._balancers.values():
                 each.targets(self._now())
         else:
             self._begin(settings)
@@ -129,6 +131,10 @@ class Running:
     def statuses(self) -> tuple[Status, ...] | None:
         """See `Answering`."""
         return None if self._observing is None else self._observing.statuses()
+
+    def shown(self) -> tuple[Status, ...] | None:
+        """Those by which is chosen now: as of the last look, the same tuple until the next."""
+        return self.statuses() if self._held is None else self._held.statuses(0)
 
     def targets(self, balancer: str) -> tuple[str, ...]:
         """See `Answering`."""

@@ -59,5 +59,5 @@ def test_the_more_there_are_the_seldomer_one_looks_and_sooner_where_one_died() -
 
     held.look(5)
 
-    assert held.due(turned=False) == 5 + 40_000_000
+    assert held.due(turned=False) == 5 + 100_000_000
     assert held.due(turned=True) == 5 + 4_000_000
