@@ -197,6 +197,16 @@ def test_what_people_did_is_kept_over_a_restart_with_who_and_what_came_of_it(gua
     sync(work())
 
 
+def test_a_strangers_request_commands_no_terminal_where_it_is_read(guarded, access, sync):
+    async def work():
+        async with guarded() as running:
+            await running.client.post("/%1b%5d0;evil%07")
+            (deed,) = (await running.get("/api/v1/audit", headers=bearer(access, "admin"))).json()["deeds"]
+            assert deed["what"] == "POST /\\x1b]0;evil\\x07"
+
+    sync(work())
+
+
 def test_a_socket_is_refused_without_a_session(guarded, sync):
     async def work():
         async with guarded() as running:

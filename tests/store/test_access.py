@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reachline.errors import ConfigError
+from reachline.store import audit
 from reachline.store.access import ROLES, Access, Who, may
 from reachline.store.audit import Audit, Deed
 
@@ -108,21 +110,56 @@ def test_each_role_may_what_those_before_it_may():
 
 
 def test_deeds_are_kept_in_order_over_a_line_half_written(tmp_path: Path):
-    audit = Audit(tmp_path / "audit.jsonl")
+    kept = Audit(tmp_path / "audit.jsonl")
     deeds = [Deed(at=NOW, who="ann", address="::1", what=f"POST /{number}", status=200) for number in range(3)]
-    audit.note(deeds[0])
+    kept.note(deeds[0])
     with (tmp_path / "audit.jsonl").open("a") as file:
         file.write('{"at": "2026-\n')
-    audit.note(deeds[1])
-    audit.note(deeds[2])
+    kept.note(deeds[1])
+    kept.note(deeds[2])
 
-    assert audit.newest(2) == [deeds[2], deeds[1]]
-    assert audit.newest(10) == [deeds[2], deeds[1], deeds[0]]
+    assert kept.newest(2) == [deeds[2], deeds[1]]
+    assert kept.newest(10) == [deeds[2], deeds[1], deeds[0]]
 
 
 def test_a_deed_that_cannot_be_written_is_counted(tmp_path: Path):
-    audit = Audit(tmp_path / "none" / "audit.jsonl")
+    kept = Audit(tmp_path / "none" / "audit.jsonl")
 
-    audit.note(Deed(at=NOW, who="ann", address="", what="POST /", status=200))
+    kept.note(Deed(at=NOW, who="ann", address="", what="POST /", status=200))
 
-    assert (audit.failed, audit.newest(1)) == (1, [])
+    assert (kept.failed, kept.newest(1)) == (1, [])
+
+
+def test_what_was_refused_pushes_out_nothing_that_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audit, "_MOST", 1_000)
+    kept = Audit(tmp_path / "audit.jsonl")
+    done = Deed(at=NOW, who="ann", address="::1", what="POST /api/v1/orders", status=200)
+    kept.note(done)
+
+    for number in range(100):
+        later = NOW + timedelta(seconds=number + 1)
+        kept.note(Deed(at=later, who="", address="::2", what="POST /x", status=401))
+
+    assert kept.newest(1_000)[-1] == done
+    assert kept.newest(1)[0].at == NOW + timedelta(seconds=100)
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 5_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_what_root_changes_stays_its_owners(tmp_path: Path):
+    home = tmp_path / "etc"
+    home.mkdir()
+    os.chown(home, 12_345, 12_345)
+
+    Access(home / "access.json").set_person("ann", "admin", PASSWORD, now=NOW)
+
+    assert {file.stat().st_uid for file in home.iterdir()} == {12_345}
+
+
+def test_a_lock_that_is_a_link_elsewhere_is_not_followed(access: Access, file: Path, tmp_path: Path):
+    (tmp_path / "access.json.lock").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        access.set_person("ann", "admin", PASSWORD, now=NOW)
+
+    assert not (tmp_path / "elsewhere").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -196,3 +197,13 @@ def test_a_damaged_state_is_told_by_its_file(ca: Authority, home: Path):
 
     with pytest.raises(ConfigError, match=r"state\.json: is damaged"):
         ca.members()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_what_root_changes_in_another_ones_directory_stays_that_ones(ca: Authority, home: Path):
+    for path in (home, *home.iterdir()):
+        os.chown(path, 12_345, 12_345)
+
+    joined(ca, ca.token(role="agent", by="root", now=NOW))
+
+    assert {file.stat().st_uid for file in home.iterdir()} == {12_345}

@@ -23,7 +23,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from reachline.errors import ConfigError, Problem
-from reachline.store.whole import put
+from reachline.store.whole import appending, put
 
 __all__ = ["ROLES", "Access", "Bearer", "Person", "Role", "Who", "may"]
 
@@ -171,6 +171,9 @@ class Access:
             return msgspec.json.decode(self._path.read_bytes(), type=_State)
         except FileNotFoundError:
             return _State()
+        except OSError as error:
+            rule = f"cannot be read: {error.strerror}"
+            raise ConfigError(Problem(place=str(self._path), path="", value="", rule=rule)) from error
         except msgspec.MsgspecError as error:
             raise ConfigError(Problem(place=str(self._path), path="", value="", rule=f"is damaged: {error}")) from error
 
@@ -178,11 +181,12 @@ class Access:
     def _changed(self) -> Iterator[_State]:
         """The state, put in place whole where the block ends well; nobody else changes it meanwhile."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._path.with_name(f"{self._path.name}.lock").open("ab") as lock:
+        like = self._path if self._path.exists() else self._path.parent
+        with appending(self._path.with_name(f"{self._path.name}.lock"), like=like) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
             yield state
-            put(self._path, msgspec.json.encode(state), mode=0o600)
+            put(self._path, msgspec.json.encode(state), mode=0o600, like=like)
 
 
 def _check(name: str, what: str) -> None:

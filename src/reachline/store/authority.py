@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
-from reachline.store.whole import put
+from reachline.store.whole import appending, put
 from reachline.wire import certificates
 from reachline.wire.certificates import Identity, Pair, Role
 
@@ -43,7 +43,7 @@ __all__ = [
 AUTHORITY_LIFE: Final = timedelta(days=3_650)
 """Ten years: changing an authority means telling everybody, and its key stays on one machine."""
 AGENT_LIFE: Final = timedelta(hours=24)
-"""A stolen key serves a day; an agent renews at two thirds, so a center may be away for eight hours."""
+"""An agent renews at two thirds, so a center may be away for eight hours. Who stole its key may renew as well, until it is shut out."""
 CENTER_LIFE: Final = timedelta(days=90)
 """Given by hand, where no center renews it by itself."""
 JOIN_LIFE: Final = timedelta(hours=1)
@@ -250,7 +250,7 @@ class Authority:
 
     def keep(self, name: str, data: bytes) -> None:
         """A file of the center's own in the directory, for its owner alone, put in place whole."""
-        put(self.directory / name, data, mode=0o600)
+        put(self.directory / name, data, mode=0o600, like=self.directory)
 
     def shut_out(self, role: Role, name: str, *, is_out: bool = True) -> Member:
         """From now on no center lets it in (or does again); ConfigError where nobody is called that."""
@@ -304,7 +304,7 @@ class Authority:
             "until": said.ends.isoformat(),
             "by": by,
         }
-        with (self.directory / _ISSUED).open("ab") as file:
+        with appending(self.directory / _ISSUED, like=self.directory) as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
     def _read(self) -> _State:
@@ -324,11 +324,11 @@ class Authority:
     @contextmanager
     def _changed(self) -> Iterator[_State]:
         """The state, put in place whole where the block ends well; nobody else changes it meanwhile."""
-        with (self.directory / _LOCK).open("ab") as lock:
+        with appending(self.directory / _LOCK, like=self.directory) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             state = self._read()
             yield state
-            put(self.directory / _STATE, msgspec.json.encode(state), mode=0o600)
+            put(self.directory / _STATE, msgspec.json.encode(state), mode=0o600, like=self.directory)
 
 
 def _name(identity: Identity) -> str:

@@ -133,8 +133,13 @@ class Guard:
         principal = scope.get("state", {}).get("principal", "")
         address = (scope.get("client") or ("",))[0]
         query = scope.get("query_string", b"").decode("ascii", "replace")
-        what = f"{method} {path}{'?' * bool(query)}{query}"[:_MOST_TEXT]
-        self._noted(Deed(at=datetime.now(UTC), who=principal, address=address, what=what, status=status))
+        what = _plain(f"{method} {path}{'?' * bool(query)}{query}")
+        self._noted(Deed(at=datetime.now(UTC), who=_plain(principal), address=address, what=what, status=status))
+
+
+def _plain(text: str) -> str:
+    """A stranger's text for a terminal: what commands one is spelled out."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:_MOST_TEXT])[:_MOST_TEXT]
 
 
 async def _to_log_in(send: Send, scope: Scope) -> None:
