@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -374,6 +374,44 @@ def test_a_stream_whose_client_cannot_be_told_any_more_ends_with_the_reason(serv
                 await served.serving.sotw.hold(asks(), rpc.Call("peer", {}), breaks)
 
     serves(test)
+
+
+@pytest.mark.parametrize(("then", "ending"), [((), "OK"), ((b"\xff",), "INVALID_ARGUMENT")])
+def test_who_ends_its_half_or_speaks_wrongly_at_once_is_told_its_answer_and_the_end(serves, then, ending) -> None:
+    """While the first answer is on its way: ended then, gRPC would say nothing and keep the call."""
+
+    async def test(served: Served) -> None:
+        served.publish(a="1")
+        async with grpc.aio.insecure_channel(served.socket) as channel, asyncio.timeout(30):
+            call: Any = channel.stream_stream(SOTW)()
+            for message in (xds.encode(Request(EDS, ("a",), is_first=True), ENVOY), *then):
+                await call.write(message)
+            await call.done_writing()
+
+            told = 0
+            with suppress(grpc.aio.AioRpcError):
+                while await call.read() is not grpc.aio.EOF:
+                    told += 1
+            assert (told, (await call.code()).name) == (1, ending)
+
+    serves(test)
+
+
+def test_a_stream_whose_audience_cannot_be_told_anything_ends_and_takes_no_room(serves) -> None:
+    async def test(served: Served) -> None:
+        def breaks(_: Audience) -> None:
+            raise ValueError("a fault of ours")
+
+        async def asks() -> AsyncIterator[bytes]:
+            yield xds.encode(Request(EDS, ("a",), is_first=True), ENVOY)
+
+        served.cells.asked = breaks
+        with pytest.raises(ValueError, match="a fault of ours"):
+            await served.serving.sotw.hold(asks(), rpc.Call("peer", {}), nobody)
+
+        assert not served.serving.streams
+
+    serves(test, most=1)
 
 
 def test_thousands_of_names_that_do_not_exist_are_answered_by_silence_and_found_when_they_come(serves) -> None:

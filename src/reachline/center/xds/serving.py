@@ -138,19 +138,18 @@ class Serving:
             raise ConnectionError("the center stops")
         self._streams[number] = stream
         wake = partial(self._stir, stream)
-        stream.cell = self._cells.join(stream.audience, wake)
         try:
+            stream.cell = self._cells.join(stream.audience, wake)
             wake()
             await self._listen(stream, frames, parse)
         finally:
             stream.is_over = True
-            self._streams.pop(number, None)
-            self._cells.leave(stream.audience, wake)
-            if (writing := stream.writing) is not None:
-                writing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await writing
-            log.info("client_left", extra={"node": stream.node.id, "peer": call.peer, "told": stream.told})
+            try:
+                await _last(stream)
+            finally:
+                self._streams.pop(number, None)
+                self._cells.leave(stream.audience, wake)
+                log.info("client_left", extra={"node": stream.node.id, "peer": call.peer, "told": stream.told})
 
     async def _begun(
         self, frames: AsyncIterator[bytes], call: Call, parse: _Parse, write: Write, *, delta: bool
@@ -230,8 +229,21 @@ def _finish(stream: Stream) -> None:
         stream.end.reschedule(asyncio.get_running_loop().time())
 
 
+async def _last(stream: Stream) -> None:
+    """Lets an answer on its way arrive: gRPC cannot say how a stream ended while its first message is being sent, and would keep it."""
+    if (writing := stream.writing) is not None:
+        try:
+            await asyncio.wait((writing,), timeout=_ARRIVES)
+        finally:
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+
+
 _Parse = Callable[[bytes], tuple[Request | DeltaRequest, Node | None]]
 _LOOK: Final[Seconds] = 60.0
 """A bound, not a poll: the cell says when."""
+_ARRIVES: Final[Seconds] = 5.0
+"""As long as a client has for its first word: one that takes nothing is not waited for."""
 _REASON_LOGGED: Final = 300
 """Characters: the view has more."""
