@@ -61,3 +61,13 @@ def test_the_more_there_are_the_seldomer_one_looks_and_sooner_where_one_died() -
 
     assert held.due(turned=False) == 5 + 100_000_000
     assert held.due(turned=True) == 5 + 4_000_000
+
+
+def test_without_balancers_it_is_not_looked_at_each_result() -> None:
+    known = _Known()
+    held = Held(known, readers=0)
+    known.put(*(Status(f"s-{number}", True) for number in range(100)))
+
+    held.look(5)
+
+    assert (held.due(turned=False) or 0) > 5

@@ -22,7 +22,7 @@ class Held:
 
     def __init__(self, of: Observation, readers: int = 1) -> None:
         self._of: Final = of
-        self._readers: Final = readers
+        self._readers: Final = max(1, readers)  # interfaces read where no balancer does
         self._edition = -1
         self._looked: int | None = None
         self._statuses: tuple[Status, ...] = ()
