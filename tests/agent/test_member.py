@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import stat
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
+import httpx2
 import pytest
 import trustme
 from envoy.service.health.v3 import hds_pb2
@@ -133,7 +135,8 @@ def test_a_certificate_lets_nobody_judge_as_another_over_hds_nor_at_all_once_it_
         credentials = client_credentials(ca=str(member.ca), certificate=own, key=own)
         stream = await attach(address, timeout=60, credentials=credentials, method=method)
         try:
-            await stream.send(message, 60)
+            with contextlib.suppress(ConnectionError, RemoteProtocolError):  # refused before it said a word
+                await stream.send(message, 60)
             with pytest.raises(RemoteProtocolError) as told:
                 async with asyncio.timeout(60):
                     await anext(stream.frames())
@@ -154,6 +157,28 @@ def test_a_certificate_lets_nobody_judge_as_another_over_hds_nor_at_all_once_it_
 
             authority.shut_out("agent", "a")
             await until(is_out, within=60)
+
+    asyncio.run(work())
+
+
+def test_nobody_reports_for_a_member_over_http(tmp_path: Path, authority: Authority):
+    authority.issue("agent", "a", make_request("a").shown, life=timedelta(hours=1), by="ann", now=datetime.now(UTC))
+    report = {"agent_id": "a", "ts": 1_699_999_999, "target_zone": "az2", "target_ip": "127.0.0.1", "probe_type": "tcp"}
+    told = {
+        "sample_count": 50,
+        "avg_rtt_ms": 1,
+        "p95_rtt_ms": 2,
+        "loss_rate": 1.0,
+        "timeout_rate": 0.0,
+        "status": "down",
+    }
+
+    async def work() -> None:
+        async with center(tmp_path) as running:
+            trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+            async with httpx2.AsyncClient(base_url=running.http, verify=trusting, timeout=60) as client:
+                answer = await client.post("/api/v1/heartbeats", json=report | told)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "certified")
 
     asyncio.run(work())
 

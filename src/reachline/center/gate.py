@@ -112,6 +112,10 @@ class Gate:
             return ""
         return f"its certificate is {who.role} {who.name}'s: it does not judge as {name}"
 
+    def is_certified(self, agent: str) -> bool:
+        """Whether an agent of that name has, or had, a certificate: then nobody without it speaks for it."""
+        return agent in self._names or agent in self._out
+
     def guarded(self, services: Mapping[str, Service | Conversation]) -> Mapping[str, Service | Conversation]:
         """The same services, whose calls end when who makes them is shut out, or when its certificate ends."""
         if self.authority is None:

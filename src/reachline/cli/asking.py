@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -66,7 +67,9 @@ def ask(center: str, path: str, *, method: str = "GET", body: object = None, pat
         return _within(request, patience)
     except OSError as error:
         reason = "timed out" if isinstance(error, TimeoutError) else getattr(error, "reason", error)
-        raise Unreached(f"{center}: no center answers ({reason})") from error
+        is_distrusted = isinstance(reason, ssl.SSLCertVerificationError)
+        hint = "; whom to trust: SSL_CERT_FILE=ca.pem, the authority's certificate" if is_distrusted else ""
+        raise Unreached(f"{center}: no center answers ({reason}){hint}") from error
     except (ValueError, RecursionError, http.client.HTTPException) as error:
         raise ReachlineError(f"{center}: what answers there is no center") from error
 

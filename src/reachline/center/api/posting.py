@@ -92,6 +92,9 @@ def _foreign(desk: Desk, body: bytes, authorization: str) -> _Matched:
         raise RefusedError(
             401, "unauthorized", f"agent {found.agent!r} did not give its token", "Authorization: Bearer …"
         )
+    if desk.gate.is_certified(found.agent):
+        told = f"agent {found.agent!r} reports by its certificate alone"
+        raise RefusedError(403, "certified", told, "report under another agent_id")
     if (agent := roster.get(found.agent)) and agent.session:
         told = f"agent {found.agent!r} is attached and speaks for itself"
         raise RefusedError(409, "agent_attached", told, "report under another agent_id")
