@@ -68,6 +68,8 @@ class Steering:
         self._forms: Mapping[str, Form] = {}
         self._surveys = Surveys()
         self._seen: dict[str, Survey] = {}
+        self._zones: frozenset[str] = frozenset()
+        """That any line names: asked for each audience whenever one comes."""
         self._renderings: dict[_Group, Rendering] = {}
         self._faults: dict[_Group, str] = {}
         cells.asked = self._asked
@@ -142,7 +144,7 @@ class Steering:
     def _group(self, audience: Audience) -> _Group:
         """Zones that no line names are told as none is: how many there are is for the document to say, not for clients."""
         zone = audience.locality.zone
-        is_known = any(zone in survey.zones for survey in self._seen.values())
+        is_known = zone in self._zones
         kind = Kind.ENVOY if audience.kind is Kind.OWN else audience.kind
         return _Group(kind, zone if is_known else "", audience.logs_access)
 
@@ -160,6 +162,7 @@ class Steering:
             return None
         self._surveys.keep(clusters)
         self._seen = {name: self._surveys.of(cluster) for name, cluster in clusters.items() if name in self._forms}
+        self._zones = frozenset().union(*(survey.zones for survey in self._seen.values()))
         self.names.want(host for survey in self._seen.values() for host in survey.hosts)
         return clusters if self.is_ready else None
 
