@@ -97,7 +97,7 @@ class Running:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._look_within(_AGE)
+        self._look_within(max(_AGE, ((held.due(turned=False) or now) - now) / _NS))
 
     def _look_within(self, wait: Seconds) -> None:
         loop = asyncio.get_running_loop()
