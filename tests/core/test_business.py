@@ -501,6 +501,21 @@ def test_a_checkpoint_keeps_what_was_called_since_the_last_tick() -> None:
     assert other.ledger.freeze() == one.ledger.freeze()
 
 
+@pytest.mark.parametrize("lines", [(A, B), (B, A), (A, A)], ids=["in order", "against it", "the same line"])
+def test_a_checkpoint_keeps_calls_of_two_ticks_of_one_ms_once(lines: tuple[LineId, LineId]) -> None:
+    one = healthy(FAST).ledger
+    now_ms = 10_000_000
+    for line in lines:
+        one.outcomes("c0", [Outcome(line, "pay", ok=50, errors=5)], now_ms=now_ms)
+        one.close(now_ms)
+    other = Ledger.thaw(one.freeze())
+
+    assert other.freeze() == one.freeze()
+    for line in (A, B):
+        known = [each.hearing.business.word(line, (), FAST).calls for each in (one, other)]
+        assert known[0] == known[1] == 55 * lines.count(line)
+
+
 def test_a_line_that_is_renamed_keeps_its_quarrel() -> None:
     world = healthy(LITERAL)
     world.tick(calls=BAD, times=2)

@@ -100,10 +100,17 @@ def _matter(record: list[Any]) -> Matter:
 
 
 def _business(ends: list[int], calls: list[list[Any]]) -> Business:
-    spans = {at_ms: Span() for at_ms in (*ends, -1)}
-    for at_ms, line, client, service, *seen in calls:
-        spans[at_ms].add(LineId(line), (client, service), Seen(*seen))
+    """The rows of each tick's span are in order: where two ticks ended at one ms, one that is not begins the next."""
     found = Business()
-    found.pending = spans[-1]
-    found.spans = tuple((at_ms, spans[at_ms]) for at_ms in ends)
+    found.spans = tuple((at_ms, Span()) for at_ms in ends)
+    left: dict[int, list[Span]] = {-1: [found.pending]}
+    for at_ms, span in found.spans:
+        left.setdefault(at_ms, []).append(span)
+    last: tuple[object, ...] = ()
+    for at_ms, line, client, service, *seen in calls:
+        spans, row = left[at_ms], (at_ms, line, client, service)
+        if len(spans) > 1 and last[:1] == row[:1] and row <= last:
+            spans.pop(0)
+        spans[0].add(LineId(line), (client, service), Seen(*seen))
+        last = row
     return found
