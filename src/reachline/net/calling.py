@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-import grpc
-import grpc.aio
-
 from reachline.model import Seconds
+from reachline.net.quiet import grpc
 
 __all__ = ["Call", "Called", "calling"]
 

@@ -8,10 +8,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
-import grpc
-import grpc.aio
-
 from reachline.errors import RemoteProtocolError
+from reachline.net.quiet import grpc
 
 __all__ = ["Call", "Conversation", "Service", "Write", "handlers", "shown"]
 

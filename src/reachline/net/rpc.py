@@ -18,17 +18,12 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
-# The C core prints its own lines on stderr ("Failed to add port…") beside the errors we map; read once, at import.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import grpc
-import grpc.aio
-
 from reachline.abc import Transport
 from reachline.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from reachline.model import Seconds
 from reachline.net.binding import refused, why_refused
 from reachline.net.methods import Call, Conversation, Service, Write, handlers, shown
+from reachline.net.quiet import grpc
 from reachline.net.renewed import Files, authorities, pair
 from reachline.wire.size import MAX_FRAME
 

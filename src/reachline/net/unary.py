@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import grpc
-import grpc.aio
-
 from reachline.errors import ConfigError, RemoteProtocolError
 from reachline.net.binding import refused, why_refused
+from reachline.net.quiet import grpc
 
 __all__ = ["answering"]
 
