@@ -23,12 +23,9 @@ from reachline.wire.certificates import (
     Pair,
     authority,
     certified,
-    fingerprint,
     identity_of,
     issued,
     make_request,
-    split,
-    trusted,
 )
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -86,7 +83,7 @@ def test_openssl_verifies_the_chain_for_what_it_is_meant(signer: Pair, tmp_path:
     (tmp_path / "ca.pem").write_bytes(signer.shown)
 
     def verified(chain: bytes, purpose: str) -> bool:
-        (tmp_path / "leaf.pem").write_bytes(split(chain)[0])
+        (tmp_path / "leaf.pem").write_bytes(chain.removesuffix(signer.shown))
         command = (
             "openssl",
             "verify",
@@ -184,11 +181,3 @@ def test_who_shows_two_identities_is_nobody(signer: Pair):
 def test_what_is_no_certificate_is_refused():
     with pytest.raises(RemoteProtocolError, match="no certificate"):
         certified(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-
-
-def test_two_authorities_make_one_file_of_those_who_are_trusted(signer: Pair):
-    other = authority("prod.example", now=NOW, life=DAY)
-
-    both = trusted([signer.shown, other.shown, signer.shown])
-
-    assert [fingerprint(one) for one in split(both)] == [fingerprint(signer.shown), fingerprint(other.shown)]

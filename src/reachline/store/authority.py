@@ -171,10 +171,6 @@ class Authority:
         """All who were certified, by role and name."""
         return [member for _, member in sorted(self._read().members.items())]
 
-    def member(self, identity: Identity) -> Member | None:
-        """What is known of somebody of our trust domain."""
-        return self._read().members.get(_name(identity)) if identity.domain == self.domain else None
-
     def tokens(self, now: datetime) -> list[tuple[str, Token]]:
         """Those by which somebody may still join."""
         return [(name, token) for name, token in self._read().tokens.items() if _is_alive(token, now)]

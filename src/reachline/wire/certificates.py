@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -40,8 +40,6 @@ __all__ = [
     "leading",
     "make_request",
     "renewed_at",
-    "split",
-    "trusted",
 ]
 
 Role = Literal["agent", "center", "client"]
@@ -57,7 +55,6 @@ SKEW: Final[Seconds] = 300.0
 """Certificates are valid from so much before they are made: clocks differ, and Kerberos found five minutes to be enough."""
 _LARGEST: Final = 64 << 10
 """A request of P-256 has half a kilobyte; a chain of three certificates two."""
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\s*", re.DOTALL)
 
 
 class Identity(NamedTuple):
@@ -195,11 +192,6 @@ def leading(certificates: bytes) -> bytes:
     return _cert_pem(x509.load_pem_x509_certificate(certificates))
 
 
-def split(chain: bytes) -> list[bytes]:
-    """The certificates of a PEM file, each by itself."""
-    return _PEM.findall(chain)
-
-
 def _uris(cert: x509.Certificate) -> list[str]:
     try:
         names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -260,8 +252,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def _cert_pem(cert: x509.Certificate) -> bytes:
     return cert.public_bytes(serialization.Encoding.PEM)
-
-
-def trusted(certificates: Iterable[bytes]) -> bytes:
-    """One PEM file of all of these, each once."""
-    return b"".join(dict.fromkeys(one.strip() + b"\n" for one in certificates))
