@@ -115,12 +115,14 @@ def test_members_count_beside_the_documents_agents(gate: Gate, authority: Author
     document = reach.read("clusters: {c: {lines: ['tcp://a:1']}}\nagents: {named: {}}", name="x")
     assert gate.complete(document) is document
 
+    unnamed = reach.read("clusters: {c: {lines: ['tcp://a:1']}}", name="x")
     issued(authority, "a")
     issued(authority, "named")
     issued(authority, "sdk", "client")
     gate._look()
 
     assert set(gate.complete(document).agents) == {"named", "a"}
+    assert gate.complete(unnamed) is unnamed, "the first member keeps nobody out who comes unnamed"
 
 
 def test_who_joins_counts_at_once(gate: Gate, authority: Authority):

@@ -173,9 +173,12 @@ class Gate:
         return who, left
 
     def complete(self, document: Document) -> Document:
-        """The document with the members as further agents: they count for the quorum, and their plans are made."""
+        """A document that names its agents, with the members as further ones: they count for the quorum.
+
+        One that names none stays so: whoever comes counts, and comes by a certificate or over a Unix socket.
+        """
         more = {name: AgentSettings() for name in sorted(self._names) if name not in document.agents}
-        if not more:
+        if not more or not document.agents:
             return document
         whole = document.model_copy(update={"agents": {**document.agents, **more}})
         return whole.read_from(document.origin)

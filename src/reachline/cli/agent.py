@@ -19,6 +19,7 @@ from reachline.agent.run import run
 from reachline.agent.settings import AgentRun, checked
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
+from reachline.errors import ConfigError, Problem
 
 __all__ = ["TOKEN", "command"]
 
@@ -134,10 +135,11 @@ def command(
 
     It waits for a center that is away, and keeps its reports. Ends cleanly on SIGINT and SIGTERM. A token is read from
     REACHLINE_AGENT_TOKEN. With --join it becomes a member of the center's trust domain, keeps its certificate in --state and renews
-    it; started again, it needs neither the token nor --join.
+    it; started again, it needs neither the token nor --join. --tls, --ca and --cert say otherwise.
     """
     start_logging(log_format, log_level)
-    files = _member(name, center, token, join_at, state)
+    # Who says which certificate to show, or whom to trust, means that one.
+    files = None if tls or ca or cert else _member(name, center, token, join_at, state)
     if files is not None:
         ca, cert, key = str(files.ca), str(files.certificate), str(files.certificate)
     given: dict[str, object] = {
@@ -175,8 +177,10 @@ def _member(name: str, centers: Sequence[str], token: str, at: str, state: Path 
         return known
     if not token:
         return None
-    host = centers[0].rpartition(":")[0]
-    joined = join(at or f"https://{host}:7680", token, name, home)
+    if not at and centers[0].startswith("unix:"):
+        rule, hint = "a Unix socket does not say where to join", "--join-at https://center.example:7680"
+        raise ConfigError(Problem(place="--join", path="", value="", rule=rule, hint=hint))
+    joined = join(at or f"https://{centers[0].rpartition(':')[0]}:7680", token, name, home)
     logging.getLogger("reachline.agent").info("member_joined", extra={"identity": joined.uri, "state": str(home)})
     return Member(home)
 
