@@ -5,15 +5,14 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from reachline.cli.issuing import moment, now, span, user
 from reachline.cli.render import Column, Output, OutputOption, show
-from reachline.doors.units import seconds
 from reachline.errors import ConfigError, Problem
 from reachline.store.access import Access
 
@@ -53,7 +52,7 @@ def person(
 
     The password is asked for twice, or read from standard input where that is no terminal.
     """
-    Access(file).set_person(name, role.value, _password(), now=_now())
+    Access(file).set_person(name, role.value, _password(), now=now())
     print(f"{name} may log in as {role}")
 
 
@@ -65,13 +64,10 @@ def token(
     file: File = _FILE,
 ) -> None:
     """Print a token for a program: shown once."""
-    span = seconds(life)
-    if not span:
-        rule, hint = "is no length of time", "for example 30m, 12h, 90d"
-        raise ConfigError(Problem(place="--for", path="", value=repr(life), rule=rule, hint=hint))
-    text = Access(file).new_token(name, role.value, life=timedelta(seconds=span), by=_who(), now=_now())
+    lasts = span(life)
+    text = Access(file).new_token(name, role.value, life=lasts, by=user(), now=now())
     print(text)
-    print(f"{role}, until {_now() + timedelta(seconds=span):%Y-%m-%d %H:%M} UTC", file=sys.stderr)
+    print(f"{role}, until {now() + lasts:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
 
 
 @app.command()
@@ -95,7 +91,7 @@ def listed(file: File = _FILE, output: OutputOption = Output.TABLE) -> None:
         for name, one in access.people().items()
     ]
     tokens = [
-        {"name": one.name, "kind": "token", "role": one.role, "id": key, "until": _moment(one.until), "by": one.by}
+        {"name": one.name, "kind": "token", "role": one.role, "id": key, "until": moment(one.until), "by": one.by}
         for key, one in access.tokens().items()
     ]
     show(output, people + tokens, _COLUMNS, document={"people": people, "tokens": tokens})
@@ -118,19 +114,3 @@ def _password() -> str:
     if getpass.getpass("again: ") != first:
         raise ConfigError(Problem(place="password", path="", value="", rule="the two are not the same"))
     return first
-
-
-def _moment(unix: float) -> str:
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _who() -> str:
-    """Who gives this out, for the record."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from reachline.cli.issuing import moment, now, span, user
 from reachline.cli.render import Column, Output, OutputOption, show
-from reachline.doors.units import seconds
-from reachline.errors import ConfigError, Problem
 from reachline.store.authority import AGENT_LIFE, CENTER_LIFE, Authority, Member
 from reachline.store.whole import put
 from reachline.wire.certificates import Role, make_request
@@ -49,7 +46,7 @@ def init(
     directory: Directory = _HOME,
 ) -> None:
     """Make an authority. Its key stays in the directory, which the center reads (`center.ca`)."""
-    made = Authority.create(directory, domain, now=_now())
+    made = Authority.create(directory, domain, now=now())
     print(f"authority of {domain} in {directory}/ (key: {directory}/ca.key, for nobody else's eyes)")
     print(f"fingerprint {made.fingerprint}")
     print(f"next: `center: {{ca: {directory}}}` in the center's document, then `reachline ca token --ca {directory}`")
@@ -66,8 +63,8 @@ def token(
     directory: Directory = _HOME,
 ) -> None:
     """Print a token by which an agent joins: shown once, used up by joining."""
-    until = _span(life)
-    text = Authority.open(directory).token(role=_role(role), name=name, uses=uses, life=until, by=_who(), now=_now())
+    until = span(life)
+    text = Authority.open(directory).token(role=_role(role), name=name, uses=uses, life=until, by=user(), now=now())
     print(text)
     print(f"for {name or 'any new name'}, {uses} use{'s' * (uses != 1)}, {life}", file=sys.stderr)
 
@@ -89,12 +86,12 @@ def issue(
 ) -> None:
     """Make a key and certify it, for who cannot join by itself. The file is for its owner alone."""
     asked = make_request(name)
-    span = _span(life) if life else (CENTER_LIFE if role is Who.CENTER else AGENT_LIFE)
+    lasts = span(life) if life else (CENTER_LIFE if role is Who.CENTER else AGENT_LIFE)
     chain = Authority.open(directory).issue(
-        _role(role), name, asked.shown, hosts=tuple(host or ()), life=span, by=_who(), now=_now()
+        _role(role), name, asked.shown, hosts=tuple(host or ()), life=lasts, by=user(), now=now()
     )
     put(out, asked.key + chain, mode=0o600)
-    print(f"{out}: {role} {name}, until {(_now() + span):%Y-%m-%d %H:%M} UTC")
+    print(f"{out}: {role} {name}, until {(now() + lasts):%Y-%m-%d %H:%M} UTC")
 
 
 @app.command(name="list")
@@ -103,8 +100,8 @@ def listed(directory: Directory = _HOME, output: OutputOption = Output.TABLE) ->
     authority = Authority.open(directory)
     rows = [_row(member) for member in authority.members()]
     tokens = [
-        {"token": name, "role": one.role, "name": one.name, "uses": one.uses, "until": _moment(one.until), "by": one.by}
-        for name, one in authority.tokens(_now())
+        {"token": name, "role": one.role, "name": one.name, "uses": one.uses, "until": moment(one.until), "by": one.by}
+        for name, one in authority.tokens(now())
     ]
     document = {"domain": authority.domain, "fingerprint": authority.fingerprint, "members": rows, "tokens": tokens}
     show(output, rows, _COLUMNS, document=document)
@@ -143,37 +140,13 @@ _TOKENS: Sequence[Column[dict[str, Any]]] = (
 
 
 def _row(member: Member) -> dict[str, Any]:
-    is_over = member.until <= _now().timestamp()
+    is_over = member.until <= now().timestamp()
     state = "shut out" if member.is_out else "certificate over" if is_over else "in"
     return {
-        "member": member.name, "role": member.role, "state": state, "joined": _moment(member.joined),
-        "until": _moment(member.until), "serial": member.serial, "by": member.by,
+        "member": member.name, "role": member.role, "state": state, "joined": moment(member.joined),
+        "until": moment(member.until), "serial": member.serial, "by": member.by,
     }  # fmt: skip
-
-
-def _moment(unix: float) -> str:
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _role(who: Who) -> Role:
     return who.value
-
-
-def _who() -> str:
-    """Who gives this out, for the record."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _span(text: str) -> timedelta:
-    found = seconds(text)
-    if not found:
-        rule, hint = "is no length of time", "for example 30m, 12h, 7d"
-        raise ConfigError(Problem(place="--for", path="", value=repr(text), rule=rule, hint=hint))
-    return timedelta(seconds=found)

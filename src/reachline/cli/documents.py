@@ -181,3 +181,8 @@ TABLE: Final[dict[str, Kind]] = {
     ),
 }  # fmt: skip
 """In the order in which they are asked."""
+
+
+def texts(path: Path) -> list[tuple[str, str]]:
+    """Names and texts of one file, or of a directory's."""
+    return directory(path) if path.is_dir() else [(str(path), text_of(path))]

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reachline.cli.documents import directory
+from reachline.cli.documents import texts
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.following import followed
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.errors import ConfigError, Problem
-from reachline.net import reload
 
 if TYPE_CHECKING:
     from reachline.doors.observatory import Settings
@@ -59,17 +58,13 @@ def command(
 def _read(files: Sequence[Path], *, remarks: str, strict: bool) -> Settings:
     from reachline.doors.observatory import Source, read  # noqa: PLC0415  (light help)
 
-    sources = [Source(*each) for file in files for each in _texts(file)]
+    sources = [Source(*each) for file in files for each in texts(file)]
     settings = read(sources, remarks=remarks or None, strict=strict)
     for each in settings.warnings:
         print(f"warning: {each}", file=sys.stderr)
     if settings.observatory is None:
         print("warning: nothing is observed: add observatory or burstObservatory", file=sys.stderr)
     return settings
-
-
-def _texts(file: Path) -> list[tuple[str, str]]:
-    return directory(file) if file.is_dir() else [(str(file), reload.text_of(file))]
 
 
 async def _until_signalled(settings: Settings, options: Options, files: Sequence[Path], remarks: str) -> None:
@@ -82,7 +77,7 @@ async def _until_signalled(settings: Settings, options: Options, files: Sequence
 
 def _changes(files: Sequence[Path], *, remarks: str, strict: bool) -> AsyncIterator[Settings]:
     """The whole document, whenever one of its files is another; files that come into a directory later are not looked for."""
-    paths = [name for file in files for name, _ in _texts(file)]
+    paths = [name for file in files for name, _ in texts(file)]
     return followed(paths, lambda: _read(files, remarks=remarks, strict=strict))
 
 

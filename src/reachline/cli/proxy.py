@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reachline.cli.documents import bootstrap_in, directory, kind_of
+from reachline.cli.documents import bootstrap_in, kind_of, texts
 from reachline.cli.ending import stopped_by_signals
 from reachline.cli.following import followed
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
@@ -107,17 +107,13 @@ def _reading(file: Path, *, remarks: str, compat: str, geodata: Path | None) -> 
             return None
 
     def read() -> Carrying:
-        sources = [Source(*each) for each in _texts(file)]
+        sources = [Source(*each) for each in texts(file)]
         carrying = read_carrying(sources, load=load, remarks=remarks or None, strict=bool(compat))
         for each in carrying.warnings:
             print(f"warning: {each}", file=sys.stderr)
         return carrying
 
     return read
-
-
-def _texts(file: Path) -> list[tuple[str, str]]:
-    return directory(file) if file.is_dir() else [(str(file), reload.text_of(file))]
 
 
 async def _carried(file: Path, read: Callable[[], Carrying], *, grace: float, seed: int | None) -> None:
@@ -131,7 +127,7 @@ async def _carried(file: Path, read: Callable[[], Carrying], *, grace: float, se
     made: list[Passage] = []
 
     async def follow() -> None:
-        async for changed in followed([name for name, _ in _texts(file)], read):
+        async for changed in followed([name for name, _ in texts(file)], read):
             running.swap(changed.settings)
             made[0].swap(changed)
             log.info("document_changed", extra={"outbounds": len(changed.ways)})

@@ -41,7 +41,7 @@ _PREFIX: Final = "rlt1"
 _ID, _SECRET = 4, 16
 """Bytes of a token's parts."""
 _HASHER: Final = PasswordHasher()
-"""RFC 9106's second choice: 64 MiB, three passes; a twentieth of a second."""
+"""RFC 9106's second choice: 64 MiB, three passes; 50 to 250 ms of a core, by machine."""
 _NOBODY: Final = "$argon2id$v=19$m=65536,t=3,p=4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 """What the password of a person that does not exist is held against, so that an answer takes as long as for one that does."""
 
@@ -103,7 +103,7 @@ class Access:
         return dict(self._fresh().tokens)
 
     def person(self, name: str, password: str) -> Who | None:
-        """Who logs in so; None where nobody does. Takes a twentieth of a second of a core, whoever is named."""
+        """Who logs in so; None where nobody does. Takes as long, whoever is named."""
         known = self._fresh().people.get(name)
         try:
             _HASHER.verify(known.hash if known else _NOBODY, password[:_LONGEST])

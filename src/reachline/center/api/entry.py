@@ -78,7 +78,7 @@ class Entry:
         self._sessions: dict[str, _Session] = {}
         self._failed: dict[str, deque[float]] = {}
         self._hashing = asyncio.Semaphore(2)
-        """A password costs 64 MiB and a twentieth of a second: no more than two at once."""
+        """A password costs 64 MiB and up to a quarter of a second: no more than two at once."""
 
     def who(self, headers: Headers) -> Who | None:
         """Who asks, by token or by session."""
