@@ -226,6 +226,12 @@ def test_streams_end_cleanly_when_the_center_stops_and_nobody_new_is_served(serv
     serves(test)
 
 
+def held(served: Served) -> list[bool]:
+    """Of each stream whether it waits until lines are judged."""
+    streams = served.serving.streams
+    return sorted(row(stream, 0, is_settled=served.serving.is_settled)["held"] for stream in streams)
+
+
 def test_who_was_told_more_by_an_earlier_center_waits_and_who_is_new_does_not(serves) -> None:
     settled = Published(False)
 
@@ -239,12 +245,11 @@ def test_who_was_told_more_by_an_earlier_center_waits_and_who_is_new_does_not(se
             first = await new.takes("a")
             served.publish(a="2")
             second = await new.takes("a")
-            held = [row(stream, 0, is_settled=served.serving.is_settled)["held"] for stream in served.serving.streams]
+            await until(lambda: held(served) == [False, True, True], what="the center to have heard all three")
             told = [stream.told for stream in served.serving.streams if stream.is_returning]
             settled.replace(True)
 
             assert (first, second) == ({"a": "a=1"}, {"a": "a=2"})
-            assert sorted(held) == [False, True, True]
             assert told == [0, 0]
             assert await back.takes("a") == await delta.takes() == {"a": "a=2"}
             await running
