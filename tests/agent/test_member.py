@@ -223,6 +223,52 @@ def test_an_impostor_that_adds_its_own_authority_to_the_true_one_is_told_no_toke
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"junk")], ids=["gone", "junk"])
+def test_a_certificate_that_cannot_be_read_ends_no_agent(tmp_path: Path, authority: Authority, damage):
+    member = Member(tmp_path / "state")
+    asked = make_request("a")
+    chain = authority.issue("agent", "a", asked.shown, life=timedelta(hours=24), by="ann", now=datetime.now(UTC))
+    member.keep(asked.key, chain, authority.certificate)
+    damage(member.certificate)
+    tries: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        tries.append(seconds)
+        if len(tries) == 2:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(renewing(member, (f"unix:{tmp_path}/nobody",), rng=Random(1), sleep=sleep))
+
+    assert tries == [60, 60]
+
+
+def test_the_part_by_chance_is_drawn_once_a_certificate(tmp_path: Path, authority: Authority):
+    began = datetime.now(UTC)
+    member = Member(tmp_path / "state")
+    asked = make_request("a")
+    chain = authority.issue("agent", "a", asked.shown, life=timedelta(hours=24), by="ann", now=began)
+    member.keep(asked.key, chain, authority.certificate)
+    draws: list[float] = []
+    now = began
+
+    class Chance(Random):
+        def uniform(self, a: float, b: float) -> float:
+            draws.append(super().uniform(a, b))
+            return draws[-1]
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += timedelta(seconds=seconds)
+        if now >= began + timedelta(hours=2):
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(renewing(member, ("unix:/nobody",), rng=Chance(1), sleep=sleep, wall=lambda: now))
+
+    assert len(draws) == 1
+
+
 @pytest.mark.parametrize("at", ["http://a:1", "a:1", "https://", "https://a:x"])
 def test_where_to_join_must_be_an_https_url(tmp_path: Path, authority: Authority, at: str):
     token = authority.token(role="agent", by="ann", now=datetime.now(UTC))
