@@ -8,12 +8,16 @@ from typing import Final
 
 from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Cluster, Thresholds
+from reachline.model import Seconds
+from reachline.proxy.message import Headers, first
 from reachline.proxy.pool import Pool, Secured
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column
 
 __all__ = ["Backend"]
+
+_FAILS_CHECKS: Final = b"x-envoy-immediate-health-check-fail"
 
 
 class Backend:
@@ -77,14 +81,26 @@ class Backend:
         self._active[high] += 1
         return True
 
-    def ended(self, key: str, column: Column) -> None:
-        """A try at an endpoint is over."""
-        counts = self.endpoints.get(key)
+    def ended(
+        self,
+        pick: Pick,
+        column: Column,
+        took: Seconds,
+        code: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """A try at an endpoint is over; `code` and `headers` are of its answer, if it came to one."""
+        counts = self.endpoints.get(pick.target)
         if counts is None:
-            counts = self.endpoints[key] = Counter()
+            counts = self.endpoints[pick.target] = Counter()
         word = _WORDS[column]
         if word:
             counts[word] += 1
+        self.kept.finish(pick, column, took, code)
+        if code is not None:
+            self.codes[code] += 1
+            if headers is not None and first(headers, _FAILS_CHECKS) is not None:
+                self.kept.failed_by_call(pick)
 
     def forget(self, keys: Collection[str]) -> None:
         """Figures of endpoints that are not among `keys` any more."""

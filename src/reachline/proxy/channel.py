@@ -10,7 +10,9 @@ from reachline.proxy import flags
 from reachline.proxy.answers import AnswerReader
 from reachline.proxy.ends import half_close
 from reachline.proxy.flags import Lost
-from reachline.proxy.message import Answer
+from reachline.proxy.heads import framed, last, request_head
+from reachline.proxy.message import Answer, Headers, Request
+from reachline.proxy.way import Way
 
 if TYPE_CHECKING:
     from reachline.proxy.pool import Place, Pool
@@ -22,6 +24,10 @@ _NOTHING_MORE: Final = b""
 
 class Caller(Protocol):
     """Whose answer is awaited."""
+
+    way: Way | None
+    host: bytes
+    """As the endpoint is told."""
 
     def heard(self) -> None:
         """There is more of the answer."""
@@ -67,14 +73,25 @@ class EndpointChannel(asyncio.BufferedProtocol):
         self._is_raw = self._is_heard = self._is_sent = False
         """Whether another protocol is spoken; whether the endpoint, and whether we, send no more of it."""
 
-    def ask(self, caller: Caller, head: bytes, *, head_only: bool) -> Answer:
-        """Send a request's first bytes; what comes back fills the answer."""
+    def ask(self, caller: Caller, request: Request, headers: Headers, body: list[bytes]) -> Answer:
+        """Send a request with these headers, and what there is of its body; what comes back fills the answer."""
         assert self._transport is not None
+        assert caller.way is not None
         self.caller = caller
         self.uses += 1
-        answer = self._reader.expect(head_only=head_only)
-        self._transport.write(head)
+        out = request_head(request, caller.way.path, caller.host, headers)
+        if body or request.is_complete:
+            _add_body(out, request, body)
+        answer = self._reader.expect(head_only=request.method == b"HEAD")
+        self._transport.write(b"".join(out))
         return answer
+
+    def more(self, request: Request, body: list[bytes]) -> None:
+        """Send more of the request's body, and its end where it is here whole."""
+        out: list[bytes] = []
+        _add_body(out, request, body)
+        if out:
+            self.write(b"".join(out))
 
     def write(self, data: bytes) -> None:
         """Send more of the request."""
@@ -195,3 +212,10 @@ class EndpointChannel(asyncio.BufferedProtocol):
         self.abort()
         if caller is not None:
             caller.lost(lost)
+
+
+def _add_body(out: list[bytes], request: Request, body: list[bytes]) -> None:
+    if body:
+        out += framed(body, chunked=True) if request.is_chunked else body
+    if request.is_complete and request.is_chunked:
+        out.append(last(request.trailers))

@@ -11,7 +11,8 @@ from reachline.proxy.arrival import Peer
 from reachline.proxy.ends import half_close
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
-from reachline.proxy.message import Request
+from reachline.proxy.heads import CONTINUE, answer_head, framed, last, local_head
+from reachline.proxy.message import Answer, Headers, Request
 from reachline.proxy.requests import RequestReader
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Downstream(asyncio.BufferedProtocol):
     """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
 
     __slots__ = (
-        "_front", "_held", "_is_full", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since",
+        "_front", "_held", "_is_chunked", "_is_full", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since",
         "peer", "requests", "since",
     )  # fmt: skip
 
@@ -36,6 +37,8 @@ class Downstream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held = self._is_full = False
         """Whether it is read no further; whether it has yet to take so much that it gets no more."""
+        self._is_chunked = False
+        """Whether the answer of now goes out in chunks."""
         self._is_lingering = self._is_heard = self._is_sent = False
         """Whether nothing more is answered; after an upgrade, whether the client, and whether we, send no more."""
         self.exchange: Exchange | None = None
@@ -107,11 +110,28 @@ class Downstream(asyncio.BufferedProtocol):
 
     # What exchanges call.
 
-    def write(self, data: bytes) -> None:
-        """Send to the client."""
-        if self._transport is not None:
-            self._front.counts["downstream_cx_tx_bytes_total"] += len(data)
-            self._transport.write(data)
+    def go_ahead(self) -> None:
+        """The body may come."""
+        self._write(CONTINUE)
+
+    def answer(self, exchange: Exchange, answer: Answer, headers: Headers | None, chunks: list[bytes]) -> None:
+        """Send what came of an answer: its head where there are `headers`, these pieces of its body, and its end."""
+        out: list[bytes] = []
+        if headers is not None:
+            out, self._is_chunked = self._head(exchange.request, answer, headers)
+        if chunks:
+            out += framed(chunks, chunked=True) if self._is_chunked else chunks
+        if answer.is_complete and self._is_chunked:
+            out.append(last(answer.trailers if self._front.manager.enable_trailers else []))
+        if out:
+            self._write(b"".join(out))
+
+    def reply(self, exchange: Exchange, reply: LocalReply, headers: Headers, *, closes: bool) -> None:
+        """Send an answer of our own."""
+        front, head_only = self._front, exchange.request.method == b"HEAD"
+        server = front.server_line(headers)
+        out = local_head(reply, headers, date=front.date(), server=server, closes=closes, head_only=head_only)
+        self._write(b"".join(out))
 
     def hold(self, is_held: bool) -> None:
         """Stop reading, or go on."""
@@ -155,7 +175,7 @@ class Downstream(asyncio.BufferedProtocol):
     def write_raw(self, data: bytes) -> None:
         """Send bytes of another protocol; empty: the other end sends no more."""
         if data:
-            self.write(data)
+            self._write(data)
             return
         self._is_sent = True
         if self._transport is None:
@@ -199,6 +219,26 @@ class Downstream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # Inside.
+
+    def _head(self, request: Request, answer: Answer, headers: Headers) -> tuple[list[bytes], bool]:
+        front = self._front
+        if request.version == "1.0" and (answer.length is None or answer.length < 0):
+            request.keeps = False  # it knows no chunks: where the answer ends, the connection does
+        return answer_head(
+            answer,
+            headers,
+            date=front.date(),
+            server=front.server_line(headers),
+            version=request.version,
+            head_only=request.method == b"HEAD",
+            closes=not front.keeps(self, request),
+            keeps_explicitly=request.version == "1.0",
+        )
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._front.counts["downstream_cx_tx_bytes_total"] += len(data)
+            self._transport.write(data)
 
     def _serve(self) -> None:
         """The exchange of now gets what came for it; without one, the next request begins."""

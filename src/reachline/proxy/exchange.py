@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING, Final
 from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
-from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.flags import LocalReply, Lost
-from reachline.proxy.heads import CONTINUE, framed, last
-from reachline.proxy.message import Answer, Headers, Request, first
+from reachline.proxy.message import Answer, Headers, Request
 from reachline.proxy.retries import Retries
 from reachline.proxy.way import Way
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column, column_of
 
 if TYPE_CHECKING:
+    from reachline.proxy.channel import EndpointChannel
     from reachline.proxy.downstream import Downstream
     from reachline.proxy.front import Front
 
 __all__ = ["Exchange"]
 
 _SWITCHING: Final = 101
-_FAILS_CHECKS: Final = b"x-envoy-immediate-health-check-fail"
 
 
 class Exchange:
     """Written by its two connections and the front's timers, in one thread. Ends exactly once, by `_end`."""
 
     __slots__ = (
-        "_answer", "_channel", "_counted", "_handle", "_is_chunked", "_try_began", "_waits", "active_at", "bytes_out", "code",
+        "_answer", "_channel", "_counted", "_handle", "_try_began", "_waits", "active_at", "bytes_out", "code",
         "details", "down", "flag", "front", "headers_out", "host", "is_begun", "is_over", "is_raw", "key", "pick", "request", "retries",
         "sent_at", "service_ms", "way",
     )  # fmt: skip
@@ -60,8 +58,8 @@ class Exchange:
         self.is_begun = self.is_over = self.is_raw = False
         self._answer: Answer | None = None
         self._channel: EndpointChannel | None = None
-        self._is_chunked = self._waits = self._counted = False
-        """Whether the answer goes out in chunks; whether a connection is waited for; whether the backend counts this request."""
+        self._waits = self._counted = False
+        """Whether a connection is waited for; whether the backend counts this request."""
         self._try_began: Seconds = 0.0
         self._handle: asyncio.TimerHandle | None = None
         """Of the wait before a retry."""
@@ -70,7 +68,7 @@ class Exchange:
         """Route it, and send it on."""
         front, request = self.front, self.request
         if request.expects and not front.manager.proxy_100_continue:
-            self.down.write(CONTINUE)
+            self.down.go_ahead()
         decided = front.decide(request, self.down.peer)
         if isinstance(decided, LocalReply):
             self.reply(decided)
@@ -96,11 +94,10 @@ class Exchange:
             if not self.is_over and request.size > self.front.buffer_limit:
                 self.down.hold(True)
             return
-        out = framed(self._take_body(), chunked=request.is_chunked)
+        body = self._take_body()
         if request.is_complete:
-            self._whole(out)
-        if out:
-            channel.write(b"".join(out))
+            self._whole()
+        channel.more(request, body)
 
     def gone(self) -> None:
         if not self.is_over:
@@ -125,7 +122,7 @@ class Exchange:
         if answer is None or not answer.is_begun:
             return
         self.active_at = self.front.now()
-        out: list[bytes] = []
+        headers: Headers | None = None
         if not self.is_begun:
             if answer.status == _SWITCHING and not self.request.upgrade:
                 self._drop_channel()
@@ -133,15 +130,11 @@ class Exchange:
                 return
             if self.retries is not None and self._throws_away(answer, self.retries):
                 return
-            out, self._is_chunked = self.front.answered(self, answer)
-        if answer.chunks:
-            chunks, answer.chunks = answer.chunks, []
+            headers = self.front.answered(self, answer)
+        chunks, answer.chunks = answer.chunks, []
+        if chunks:
             self.bytes_out += sum(map(len, chunks))
-            out += framed(chunks, chunked=True) if self._is_chunked else chunks
-        if answer.is_complete and self._is_chunked:
-            out.append(last(answer.trailers if self.front.manager.enable_trailers else []))
-        if out:
-            self.down.write(b"".join(out))
+        self.down.answer(self, answer, headers, chunks)
         if answer.status == _SWITCHING:
             self._switch()
         elif answer.is_complete:
@@ -197,7 +190,7 @@ class Exchange:
         self.code, self.flag, self.details = reply.status, reply.flag, reply.details or "direct_response"
         self.bytes_out = 0 if self.request.method == b"HEAD" else len(reply.body)
         self.is_begun = True
-        self.down.write(b"".join(self.front.replied(self, reply, closes=not keep)))
+        self.down.reply(self, reply, self.front.replied(self, reply), closes=not keep)
         self._end(keep=keep)
 
     # Inside.
@@ -244,17 +237,15 @@ class Exchange:
         assert self.way is not None
         self.way.backend.counts["upstream_rq_total"] += 1
         self._channel = channel
-        out = self.front.asked(self)
+        headers = self.front.asked(self)
         # What was sent before, whole, and what came since, also where the two are too much to be kept for one more try.
         before = [] if self.retries is None or self.retries.body is None else list(self.retries.body)
         body = before + self._take_body()
-        if body:
-            out += framed(body, chunked=request.is_chunked)
         if request.is_complete:
-            self._whole(out)
+            self._whole()
         else:
             self.down.hold(False)
-        self._answer = channel.ask(self, b"".join(out), head_only=request.method == b"HEAD")
+        self._answer = channel.ask(self, request, headers, body)
 
     def _take_body(self) -> list[bytes]:
         request = self.request
@@ -263,12 +254,10 @@ class Exchange:
             self.retries.keep(chunks, request.size)
         return chunks
 
-    def _whole(self, out: list[bytes]) -> None:
-        """The request is here whole, with its last piece among `out`: from now on the answer is waited for."""
+    def _whole(self) -> None:
+        """The request is here whole: from now on the answer is waited for."""
         way, front, request = self.way, self.front, self.request
         assert way is not None
-        if request.is_chunked:
-            out.append(last(request.trailers if front.manager.enable_trailers else []))
         if self.sent_at is None:
             self.sent_at = self.active_at
             # After an upgrade either end may speak as long as it likes.
@@ -330,11 +319,9 @@ class Exchange:
         self._end(keep=False)
 
     def _complete(self, answer: Answer) -> None:
-        request = self.request
         self._finish_try(flags.column(answer.status), answer.status)
         channel, self._channel = self._channel, None
-        keep = request.is_complete and request.keeps and not self.front.is_draining and self.front.keeps(self.down)
-        self._end(keep=keep)
+        self._end(keep=self.front.keeps(self.down, self.request))
         if channel is not None:
             self._let_go(channel, answer)
 
@@ -373,13 +360,8 @@ class Exchange:
         if pick is None or way is None or self._try_began < 0:
             return
         began, self._try_began = self._try_began, -1.0
-        way.backend.ended(pick.target, column)
-        way.backend.kept.finish(pick, column, self.front.now() - began, code)
-        answer = self._answer
-        if code is not None and answer is not None and answer.is_begun:
-            way.backend.codes[code] += 1
-            if first(answer.headers, _FAILS_CHECKS) is not None:
-                way.backend.kept.failed_by_call(pick)
+        took, answer = self.front.now() - began, self._answer
+        way.backend.ended(pick, column, took, code, None if answer is None else answer.headers)
 
     def _clear_try(self, way: Way) -> None:
         if way.retry is not None and way.retry.per_try_timeout is not None:

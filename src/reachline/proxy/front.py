@@ -21,7 +21,7 @@ from reachline.proxy.downstream import Downstream
 from reachline.proxy.ends import Leaving, reading_room
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
-from reachline.proxy.heads import Dates, answer_head, local_head, request_head
+from reachline.proxy.heads import Dates
 from reachline.proxy.message import Answer, Headers, Request, first
 from reachline.proxy.requests import Limits
 from reachline.proxy.way import Way
@@ -72,6 +72,7 @@ class Front:
             accept_http_10=manager.accept_http_10,
             default_host=manager.default_host.encode(),
             allow_absolute_url=manager.allow_absolute_url,
+            trailers=manager.enable_trailers,
             underscores=manager.headers_with_underscores,
         )
         self.known_upgrades: Final = frozenset({b"websocket"} | {each.kind.encode() for each in manager.upgrades})
@@ -113,8 +114,8 @@ class Front:
         headers[":method"] = [request.method.decode("latin-1")]
         return key_of(way.hash, Asked(headers=headers, path=headers[":path"][0], source_ip=peer.address))
 
-    def asked(self, exchange: Exchange) -> list[bytes]:
-        """The request's head for the endpoint that was picked."""
+    def asked(self, exchange: Exchange) -> Headers:
+        """The request's headers for the endpoint that was picked, and in the exchange how it calls that."""
         request, way, pick = exchange.request, exchange.way, exchange.pick
         assert way is not None
         host = way.host
@@ -145,10 +146,10 @@ class Front:
             headers = request_changes(headers, way.changes, exchange)
             if request.length is not None and first(headers, b"content-length") is None:
                 request.length = -1  # taken away: without it nobody would know where the body ends
-        return request_head(request, way.path, host, headers)
+        return headers
 
-    def answered(self, exchange: Exchange, answer: Answer) -> tuple[list[bytes], bool]:
-        """The answer's head for the client, and whether its body goes out in chunks."""
+    def answered(self, exchange: Exchange, answer: Answer) -> Headers:
+        """The answer's headers for the client."""
         manager, request, way = self.manager, exchange.request, exchange.way
         assert way is not None
         headers = [each for each in answer.headers if each[0] not in self._own]
@@ -166,31 +167,16 @@ class Front:
             exchange.headers_out = headers = response_changes(headers, way.changes, exchange)
             if answer.length is not None and first(headers, b"content-length") is None:
                 answer.length = -1
-        if request.version == "1.0" and (answer.length is None or answer.length < 0):
-            request.keeps = False  # it knows no chunks: where the answer ends, the connection does
-        keep = request.is_complete and request.keeps and not self.is_draining and self.keeps(exchange.down)
-        return answer_head(
-            answer,
-            headers,
-            date=self.date(),
-            server=self._server_line(headers),
-            version=request.version,
-            head_only=request.method == b"HEAD",
-            closes=not keep,
-            keeps_explicitly=request.version == "1.0",
-        )
+        return headers
 
-    def replied(self, exchange: Exchange, reply: LocalReply, *, closes: bool) -> list[bytes]:
-        """An answer of our own."""
+    def replied(self, exchange: Exchange, reply: LocalReply) -> Headers:
+        """The headers of an answer of our own."""
         headers = list(reply.headers)
         changes = reply.changes or (() if exchange.way is None else exchange.way.changes)
         if changes:
             headers = response_changes(headers, changes, exchange)
         exchange.headers_out = headers
-        head_only = exchange.request.method == b"HEAD"
-        return local_head(
-            reply, headers, date=self.date(), server=self._server_line(headers), closes=closes, head_only=head_only
-        )
+        return headers
 
     def matcher(self, policy: RetryPolicy) -> Callable[[Answer], bool]:
         """Whether an answer has one of the policy's headers."""
@@ -210,10 +196,10 @@ class Front:
             found = self._tries[after] = Alarm(self.loop, after, Exchange.try_late)
         return found
 
-    def keeps(self, down: Downstream) -> bool:
-        """Whether a connection may go on after the answer of now."""
+    def keeps(self, down: Downstream, request: Request) -> bool:
+        """Whether a connection may go on after the answer to this request of it."""
         most = self.manager.max_requests_per_connection
-        return not most or down.requests < most
+        return request.is_complete and request.keeps and not self.is_draining and (not most or down.requests < most)
 
     def told(self, exchange: Exchange) -> None:
         """An exchange is over."""
@@ -224,6 +210,14 @@ class Front:
     def date(self) -> bytes:
         """The line of now."""
         return self._dates.at(self._wall())
+
+    def server_line(self, headers: Headers) -> bytes:
+        """The line of an answer with these headers that says who answers; empty: theirs does."""
+        if self.manager.server_header == "OVERWRITE":
+            return self._server
+        if self.manager.server_header == "PASS_THROUGH" or any(name == b"server" for name, _ in headers):
+            return b""
+        return self._server
 
     def wall(self) -> Seconds:
         """Seconds since 1970."""
@@ -300,13 +294,6 @@ class Front:
         elif idle and now - exchange.active_at >= idle:
             self.counts["downstream_rq_idle_timeout"] += 1
             exchange.over(flags.STREAM_IDLE_AFTER if exchange.request.is_complete else flags.STREAM_IDLE)
-
-    def _server_line(self, headers: Headers) -> bytes:
-        if self.manager.server_header == "OVERWRITE":
-            return self._server
-        if self.manager.server_header == "PASS_THROUGH" or any(name == b"server" for name, _ in headers):
-            return b""
-        return self._server
 
 
 def _overwritten(headers: Headers, added: Headers) -> Headers:

@@ -38,6 +38,8 @@ class Limits(NamedTuple):
     default_host: bytes = b""
     """Of HTTP/1.0 requests without one."""
     allow_absolute_url: bool = True
+    trailers: bool = True
+    """Whether they are kept."""
     underscores: str = "ALLOW"
     """ALLOW, REJECT_REQUEST or DROP_HEADER."""
 
@@ -113,7 +115,8 @@ class RequestReader:
         name = name.lower()
         request = self._request
         if not self._in_head:
-            request.trailers.append((name, value))
+            if self._limits.trailers:
+                request.trailers.append((name, value))
         elif name not in _SPECIAL:
             request.headers.append((name, value))
         else:
