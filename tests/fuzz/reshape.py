@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, MutableSequence
+from itertools import repeat
 from typing import Final
 
 __all__ = ["reshaped"]
@@ -13,6 +14,7 @@ ODD: Final[tuple[object, ...]] = (
 )  # fmt: skip
 MOST: Final = 12
 """Bytes that are read: six wrong values leave nothing right in a small document."""
+_WITHIN: Final = frozenset({dict, list})
 Place = tuple[MutableMapping[str, object] | MutableSequence[object], str | int]
 
 
@@ -41,10 +43,18 @@ def _places(value: object, into: list[Place]) -> None:
             if isinstance(each, (dict, list)):
                 _places(each, into)
     elif isinstance(value, list):
+        if _is_flat(value):
+            into.extend(zip(repeat(value), range(len(value))))
+            return
         for at, each in enumerate(value):
             into.append((value, at))
             if isinstance(each, (dict, list)):
                 _places(each, into)
+
+
+def _is_flat(value: list[object]) -> bool:
+    """Whether nothing stands inside of its items: the longest lists here are such, and are gone through at once."""
+    return _WITHIN.isdisjoint(map(type, value))
 
 
 def _copy(value: object) -> object:
@@ -52,7 +62,7 @@ def _copy(value: object) -> object:
     if isinstance(value, dict):
         return {key: _copy(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_copy(each) for each in value]
+        return value.copy() if _is_flat(value) else [_copy(each) for each in value]
     return value
 
 
