@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
@@ -30,6 +30,11 @@ class Settings(BaseModel):
     """What every block of a document has in common: frozen, no unknown keys, nothing converted by guessing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False)
+
+    def __deepcopy__(self, memo: dict[int, object] | None = None) -> Self:
+        """Itself: it is frozen. Else pydantic copies a default that holds a dict, such as all probes', each time it stands in."""
+        del memo
+        return self
 
 
 Every = Annotated[Duration, Field(ge=0.1, le=86_400)]

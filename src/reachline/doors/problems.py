@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
@@ -201,8 +202,8 @@ def _meant(loc: Path) -> str:
     known = [key_of(model, name) for name in model.model_fields]
     if close := nearest(str(loc[-1]), known):
         return f"did you mean '{close}'?"
-    if homes := [home for home, key in _everywhere(Document, ()) if key == loc[-1]]:
-        return f"it belongs under {' or '.join(sorted({dotted(home) or 'the top level' for home in homes})[:2])}"
+    if homes := _homes().get(str(loc[-1])):
+        return f"it belongs under {' or '.join(homes[:2])}"
     return f"known here: {', '.join(known)}"
 
 
@@ -234,6 +235,15 @@ def _plain(kind: Any) -> Any:
     inner = [each for each in get_args(kind) if each is not type(None)]
     is_optional = len(inner) < len(get_args(kind)) and len(inner) == 1
     return _plain(inner[0]) if is_optional else kind
+
+
+@cache
+def _homes() -> Mapping[str, tuple[str, ...]]:
+    """The blocks that know a key, by key, as they are told: to go through all settings anew for each unknown key is dear."""
+    found: dict[str, set[str]] = {}
+    for home, key in _everywhere(Document, ()):
+        found.setdefault(key, set()).add(dotted(home) or "the top level")
+    return {key: tuple(sorted(homes)) for key, homes in found.items()}
 
 
 def _everywhere(model: type[BaseModel], path: Path) -> Iterator[tuple[Path, str]]:
