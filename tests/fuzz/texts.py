@@ -20,6 +20,7 @@ from reachline.doors.composer import compose
 from reachline.errors import ConfigError, Problem, RemoteProtocolError
 from reachline.talk.literal import literal
 from reachline.wire.observatory import read_info, read_override
+from reachline.wire.xray_handler import read_added_inbound, read_added_outbound
 from reachline.wire.xray_route import read_route
 
 __all__ = ["texts_targets"]
@@ -101,6 +102,24 @@ XRAY: Final = tuple(
         [{"remarks": "a", "outbounds": []}],
     )
 )
+
+
+_ADDED_OUTBOUND: Final = (
+    b"\n\x93\x01\n\x01s\x128\n\x1exray.app.proxyman.SenderConfig\x12\x16\n\x06\n\x04\n\x00\x00\x07\x12\x0c*\x03tcp2\x05j\x03wg0"
+    b"\x1aT\n\x1dxray.proxy.socks.ClientConfig\x123\n1\n\x06\n\x04\n\x00\x00\x01\x10\xb8\x08"
+    b'\x1a$\x1a"\n\x18xray.proxy.socks.Account\x12\x06\n\x01u\x12\x01p'
+)
+_ADDED_INBOUND: Final = (
+    b"\nj\n\x01i\x126\n xray.app.proxyman.ReceiverConfig\x12\x12\n\x08\n\x06\x08\xb8\x08\x10\xb9\x08\x12\x06\n\x04\x7f\x00\x00\x01"
+    b"\x1a-\n\x1dxray.proxy.socks.ServerConfig\x12\x0c\x08\x01\x12\x06\n\x01u\x12\x01p \x01"
+)
+"""Requests of HandlerService."""
+
+
+def _handler(request: bytes) -> None:
+    for block in (read_added_outbound(request), read_added_inbound(request)):
+        json.dumps(block)  # a document may have it
+        assert isinstance(block["protocol"], str)
 
 
 def _xray(text: str) -> None:
@@ -197,6 +216,13 @@ def texts_targets() -> Iterator[Target]:
         errors=(RemoteProtocolError,),
         seeds=(b"\x0a\x1c\x0a\x02in\x10\x02\x22\x04\x0a\x00\x00\x01\x30\xbb\x03\x3a\x0bexample.com\x12\x02ip",),
         tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\x22\x03abc", b"\x30\xff\xff\x7f", b"\x12\x01\xff"),
+    )
+    yield Target(
+        name="wire.xray_handler",
+        run=_handler,
+        errors=(RemoteProtocolError,),
+        seeds=(_ADDED_OUTBOUND, _ADDED_INBOUND),
+        tokens=(b"\x0a\xff\xff\xff\xff\x0f", b"\x0a\x03abc", b"\x12\x00", b"xray.proxy.", b"\x12\x01\xff"),
     )
     yield Target(
         name="doors.observatory",
