@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from reachline.model import Seconds
 from reachline.proxy.arrival import Peer
-from reachline.proxy.ends import half_close
+from reachline.proxy.ends import half_close, unread
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import CONTINUE, answer_head, framed, last, local_head
@@ -191,6 +191,11 @@ class Downstream(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
         return self.exchange is None and not self._is_lingering
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether bytes of it wait to be read, as soon as the loop comes to it."""
+        return self._transport is not None and not self._held and unread(self._transport) > 0
 
     @property
     def is_amid_head(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from reachline.model import Seconds
 from reachline.proxy.alarms import Alarm
 
-__all__ = ["Leaving", "half_close", "reading_room"]
+__all__ = ["Leaving", "half_close", "reading_room", "unread"]
 
 _ROOM: Final = 1 << 16
 """Bytes of one read. Asyncio's own way makes 256 KiB anew for each, of which the kernel must find the pages: 18 us a read."""
@@ -20,6 +20,16 @@ _ROOM: Final = 1 << 16
 def reading_room(size: int = _ROOM) -> memoryview:
     """Where all connections of one thread read into, one after the other: what came is taken out at once."""
     return memoryview(bytearray(size))
+
+
+def unread(transport: asyncio.BaseTransport) -> int:
+    """Bytes that the kernel holds for us: of a loop that was late, perhaps a whole request."""
+    held = array("i", [0])
+    try:
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, held)
+    except (OSError, ValueError):  # closed already
+        return 0
+    return held[0]
 
 
 def half_close(transport: asyncio.Transport) -> None:

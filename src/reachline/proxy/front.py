@@ -251,13 +251,18 @@ class Front:
                     down.refuse(flags.HEADER_TIMEOUT)
                 elif manager.idle_timeout and now - down.idle_since >= manager.idle_timeout:
                     down.close()
-            elif down.is_idle and (
-                self._is_leaving(down, now)
-                or (manager.idle_timeout and now - down.idle_since >= manager.idle_timeout)
-                or (manager.max_connection_duration and now - down.since >= manager.max_connection_duration)
-            ):
+            elif down.is_idle and self._is_due(down, now) and not down.has_asked:
                 self.counts["downstream_cx_idle_timeout"] += 1
                 down.close()
+
+    def _is_due(self, down: Downstream, now: Seconds) -> bool:
+        """Whether a connection ends if it is idle."""
+        idle = self.manager.idle_timeout
+        return self._is_leaving(down, now) or (bool(idle) and now - down.idle_since >= idle) or self._is_old(down, now)
+
+    def _is_old(self, down: Downstream, now: Seconds) -> bool:
+        most = self.manager.max_connection_duration
+        return bool(most) and now - down.since >= most
 
     def _is_leaving(self, down: Downstream, now: Seconds) -> bool:
         """Whether an idle connection ends; one that is new may have a request under way, which a close would reset."""
