@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from reachline.core.observing import Care, ObserverRules, Status, Told, observer
+from reachline.core.observing import Ask, Care, Observer, ObserverRules, Status, Told, observer
 from reachline.core.observing.values import DEAD_MS, MS, SECOND
 from reachline.doors.outbounds import hops
 from reachline.net.observing import Observing, Outlet
@@ -242,3 +242,75 @@ def test_an_outbound_that_leaves_by_another_interface_does_so_from_its_next_requ
             assert len(asked) == 1
 
     asyncio.run(main())
+
+
+def test_an_outbound_that_leaves_another_way_begins_unknown() -> None:
+    """What was known of the tag was known of somebody else."""
+
+    async def main() -> None:
+        rules = _rules("", interval=3_600 * SECOND, timeout=3_600 * SECOND)
+        async with _web() as (url, _), _web(b"") as (silent, _):
+            port = int(silent.split(":")[2].partition("/")[0])
+            outlets = {"s1": Outlet(), "s2": Outlet()}
+            async with _observing(rules._replace(target=url), outlets) as observing:
+                await until(lambda: len(observing.statuses()) == 2)
+                kept = _known(observing)["s2"]
+                observing.outbounds({"s1": _outlet(f"socks5h://127.0.0.1:{port}"), "s2": Outlet()})
+                assert _known(observing) == {"s2": kept}
+                observing.outbounds({"s1": Outlet(), "s2": Outlet()})
+                await until(lambda: _known(observing).keys() == {"s1", "s2"})
+
+    asyncio.run(main())
+
+
+def test_requests_of_one_grain_begin_together() -> None:
+    """Forty a second by chance are four batches a second, not forty."""
+    batches: list[int] = []
+
+    class Seen:
+        """The machine, and how many requests it asked for at once."""
+
+        def __init__(self, machine: Observer) -> None:
+            self.of = machine
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.of, name)
+
+        def due(self, now: int) -> tuple[Ask, ...]:
+            asks = self.of.due(now)
+            batches.extend([len(asks)] if asks else [])
+            return asks
+
+    async def main() -> None:
+        outlets = {f"s{number}": Outlet() for number in range(40)}
+        async with _web() as (url, _), asyncio.TaskGroup() as tasks:
+            machine = Seen(observer(_rules(url), Random(1)))
+            observing = Observing(machine, outlets, grain=250 * MS)  # type: ignore[arg-type]  # the machine itself answers
+            running = tasks.create_task(observing.run())
+            await until(lambda: sum(batches) >= 120)
+            running.cancel()
+
+    asyncio.run(main())
+
+    assert batches[0] == 40
+    assert len(batches) < sum(batches) / 4
+
+
+def test_a_clock_that_is_set_dates_what_is_known_anew() -> None:
+    async def main() -> tuple[Status, Status]:
+        ahead = [0]
+        async with _web() as (url, _), asyncio.TaskGroup() as tasks:
+            rules = _rules(url, interval=3_600 * SECOND)
+            observing = Observing(observer(rules, Random(1)), {"s": Outlet()}, wall=lambda: 10**18 + ahead[0])
+            running = tasks.create_task(observing.run())
+            await until(observing.statuses)
+            before = observing.statuses()[0]
+            ahead[0] = 86_400 * SECOND
+            after = observing.statuses()[0]
+            running.cancel()
+        return before, after
+
+    before, after = asyncio.run(main())
+
+    assert abs(before.tried - 10**9) < 3_600
+    assert abs(after.tried - before.tried - 86_400) < 3_600  # this wall does not run on, the machine's own clock does

@@ -16,9 +16,11 @@ from reachline.core.observing.protocol import Observer
 from reachline.core.observing.values import Ask, Purpose, Result, Status, Told
 from reachline.model import Clock, Endpoint, Failure, Kind
 from reachline.net.attempt import Job
+from reachline.net.calendar import Calendar
 from reachline.net.engine import Engine
 from reachline.net.resolve import Resolver
 from reachline.net.result import Phases
+from reachline.net.wheel import NEVER
 from reachline.talk import build
 from reachline.talk.hop import Hop
 from reachline.talk.secure import is_address
@@ -31,8 +33,8 @@ _WHOLE_BODY: Final = 16 << 20
 _ANY: Final = "100-599"
 """Every status is an answer: the machine says which of them pass."""
 _PORTS: Final = {"http": 80, "https": 443}
-_LONGEST: Final = 60.0
-"""Seconds of one wait: nothing is due later that would not be looked at again."""
+_LONGEST: Final = 60 * _NS
+"""Of one wait: nothing is due later that would not be looked at again."""
 
 
 class Outlet(NamedTuple):
@@ -61,22 +63,35 @@ class Observing:
         outlets: Mapping[str, Outlet | None],
         *,
         told: Callable[[Told], None] | None = None,
+        grain: int = 0,
         limit: int | None = None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`outlets` are the outbounds by tag; None: whatever goes there fails at once. `limit` caps requests in flight."""
+        """`outlets` are the outbounds by tag; None: whatever goes there fails at once. `limit` caps requests in flight.
+
+        What is due later waits for the next multiple of `grain`, nanoseconds since the start, so that requests begin in
+        batches: one by one, each finds the processor's caches full of something else and costs twice as much.
+        """
         self._machine: Final = machine
         self._told = told
+        self._grain: Final = max(grain, 1)
         self._limit = limit
         self._outlets = dict(outlets)
+        self._wall: Final = wall
+        self._calendar: Final = Calendar()
         self._offset: Final = wall() - time.monotonic_ns()
         """From monotonic time to the wall's at the start: a clock that is set moves no deadline."""
+        self._born: Final = self.now()
         self._asks: dict[int, tuple[Ask, Job]] = {}
         """What is in flight, by its job's token."""
         self._idle: dict[tuple[str, str], list[Job]] = {}
         """Jobs of scheduled requests that are not in flight, by tag and URL: a route is worked out once."""
         self._tokens = count(1)
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """Wakes…"""
+        self._woken = NEVER
+        """…at this time of the machine's."""
         self._engine: Engine | None = None
 
     def now(self) -> int:
@@ -85,26 +100,34 @@ class Observing:
 
     def statuses(self) -> tuple[Status, ...]:
         """What is known now."""
-        return self._machine.statuses(self.now())
+        return self.dated(self._machine.statuses(self.now()))
+
+    def dated(self, statuses: tuple[Status, ...]) -> tuple[Status, ...]:
+        """The machine's statuses by the wall clock of today, which may have been set since the start."""
+        return self._calendar.dated(statuses, self._wall() - self.now())
 
     def outbounds(self, outlets: Mapping[str, Outlet | None]) -> None:
-        """These outbounds exist from now on."""
+        """These outbounds exist from now on. One that leaves another way under its old tag is a new one."""
         gone = [key for key in self._idle if key[0] and outlets.get(key[0]) != self._outlets.get(key[0])]
         for job in [job for key in gone for job in self._idle.pop(key)]:
             self._forget(job)
-        self._outlets = dict(outlets)
-        self._machine.outbounds(tuple(outlets), self.now())
-        self._wake.set()
+        before, self._outlets = self._outlets, dict(outlets)
+        same = tuple(tag for tag, outlet in outlets.items() if tag not in before or before[tag] == outlet)
+        now = self.now()
+        if len(same) < len(outlets):
+            self._machine.outbounds(same, now)
+        self._machine.outbounds(tuple(outlets), now)
+        self._await()
 
     def check(self) -> None:
         """Ask every outbound now, beside the schedule."""
         self._machine.check(self.now())
-        self._wake.set()
+        self._await()
 
     def called(self, tag: str, passed: bool) -> None:
         """A connection of somebody's by this outbound was made, or could not be for a reason that is not its target's."""
         self._tell(self._machine.called(tag, passed, self.now()))
-        self._wake.set()
+        self._await()
 
     async def run(self) -> None:
         """Asks until it is cancelled; what is in flight then is given up."""
@@ -118,25 +141,33 @@ class Observing:
                 self._wake.clear()
                 for ask in self._machine.due(self.now()):
                     self._start(engine, ask)
-                await self._wait()
+                self._await()
+                await self._wake.wait()
+                self._woken = NEVER
         finally:
             loop.remove_reader(engine.fileno())
             engine.close()
             resolver.close()
             self._engine = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
-    async def _wait(self) -> None:
-        """Until the machine's deadline, or until something happens."""
-        deadline = self._machine.deadline()
-        left = _LONGEST if deadline is None else min(_LONGEST, (deadline - self.now()) / _NS)
-        if left <= 0:
-            await asyncio.sleep(0)
+    def _await(self) -> None:
+        """Wake at the machine's deadline; nothing to do where that is not sooner than what is awaited already."""
+        deadline, now = self._machine.deadline(), self.now()
+        if deadline is None or deadline > now + _LONGEST:
+            deadline = now + _LONGEST
+        elif deadline > now:
+            deadline += (self._born - deadline) % self._grain
+        if deadline >= self._woken or self._engine is None:
             return
-        try:
-            async with asyncio.timeout(left):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        self._woken = deadline
+        if self._timer is not None:
+            self._timer.cancel()
+        # One that has passed waits for a turn of the loop too: a machine that always has something to ask is not alone here.
+        at = (deadline - self._offset) / _NS
+        self._timer = asyncio.get_running_loop().call_at(at, self._wake.set)
 
     def _start(self, engine: Engine, ask: Ask) -> None:
         """One connection of its own, by a job that nothing else in flight has, so that an end is told of the right request."""
@@ -201,7 +232,7 @@ class Observing:
 
     def _ended(self, ask: Ask, result: Result) -> None:
         self._tell(self._machine.ended(ask.serial, result, self.now()))
-        self._wake.set()
+        self._await()
 
     def _tell(self, told: tuple[Told, ...]) -> None:
         if self._told is not None:

@@ -19,6 +19,8 @@ _NS: Final = 1_000_000_000
 _SPREADING: Final = frozenset((Strategy.RANDOM, Strategy.ROUND_ROBIN))
 _AGE: Final[Seconds] = 1.0
 """Between two looks at what may have become too old where nothing else happens: it has been valid for two windows, of seconds each."""
+_GRAIN: Final = 100_000_000
+"""Nanoseconds between two batches of requests: no more than chance moves each, a tenth of the shortest interval. Not strictly."""
 
 
 class Answering(Protocol):
@@ -54,9 +56,10 @@ class Running:
         self._settings = settings
         made = machines(settings, now=time.time_ns(), rng=self._rng, holds=True)
         self._balancers, self._held = made.balancers, made.held
-        self._observing = (
-            None if made.observer is None else Observing(made.observer, _outlets(settings), told=self._heard)
-        )
+        self._observing = None
+        if made.observer is not None:
+            grain = 0 if settings.strict else _GRAIN
+            self._observing = Observing(made.observer, _outlets(settings), told=self._heard, grain=grain)
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -134,7 +137,9 @@ class Running:
 
     def shown(self) -> tuple[Status, ...] | None:
         """Those by which is chosen now: as of the last look, the same tuple until the next."""
-        return self.statuses() if self._held is None else self._held.statuses(0)
+        if self._held is None or self._observing is None:
+            return self.statuses()
+        return self._observing.dated(self._held.statuses(0))
 
     def targets(self, balancer: str) -> tuple[str, ...]:
         """See `Answering`."""
