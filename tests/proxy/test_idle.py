@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -22,8 +23,15 @@ LATE = 100.0
 """Seconds that the loop was away."""
 
 
-def front(**more: float) -> Front:
-    manager = HttpManager(stat_prefix="in", routes=RouteConfig(), **more)
+MANAGER = HttpManager(stat_prefix="in", routes=RouteConfig())
+MANAGERS = {
+    "drained": MANAGER,
+    "idle": replace(MANAGER, idle_timeout=LATE / 2),
+    "old": replace(MANAGER, max_connection_duration=LATE / 2),
+}
+
+
+def front(manager: HttpManager) -> Front:
     return Front(manager, lambda *_: LocalReply(200, b"here"), counts=Counter(), rng=Random(1), wall=time.time)
 
 
@@ -37,12 +45,12 @@ async def heard(client: socket.socket) -> bytes:
     return found
 
 
-@pytest.mark.parametrize("ends", ["drained", "idle", "old"])
+@pytest.mark.parametrize("ends", MANAGERS)
 @pytest.mark.parametrize("has_asked", [True, False])
 def test_who_has_asked_is_answered_where_the_loop_was_too_late_to_read_it(ends: str, has_asked: bool) -> None:
     async def main() -> bytes:
         loop = asyncio.get_running_loop()
-        made = front(**{"idle": {"idle_timeout": 50.0}, "old": {"max_connection_duration": 50.0}}.get(ends, {}))
+        made = front(MANAGERS[ends])
         ours, client = socket.socketpair()
         client.setblocking(False)
         ours.setblocking(False)
