@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Final, TypeVar
 
 from reachline.errors import ConfigError
 from reachline.net import reload
 
-__all__ = ["followed"]
+__all__ = ["followed", "refusals"]
 
 log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """A document that is refused is logged, and changes nothing."""
+    try:
+        yield
+    except ConfigError as error:
+        log.error("document_refused", extra={"reason": str(error)})  # noqa: TRY400 - the reason is the document's
 
 
 async def followed(paths: Iterable[str], read: Callable[[], T]) -> AsyncGenerator[T]:
@@ -32,7 +41,5 @@ async def followed(paths: Iterable[str], read: Callable[[], T]) -> AsyncGenerato
         while True:
             await stirred.wait()
             stirred.clear()
-            try:
+            with refusals():
                 yield await asyncio.to_thread(read)  # lists of names take their time, and connections go on
-            except ConfigError as error:
-                log.error("document_refused", extra={"reason": str(error)})  # noqa: TRY400 - the reason is the document's

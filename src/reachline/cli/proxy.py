@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -15,17 +14,20 @@ import typer
 
 from reachline.cli.documents import bootstrap_in, kind_of, texts
 from reachline.cli.ending import stopped_by_signals
-from reachline.cli.following import followed
+from reachline.cli.following import followed, refusals
+from reachline.cli.lists import lists
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.errors import ConfigError, Problem
 from reachline.net import reload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from reachline.doors.envoy.chain import Chain
+    from reachline.doors.observatory import Changes, Source
     from reachline.doors.observatory.carrying import Carrying
     from reachline.doors.observatory.matching import Question
+    from reachline.observatory.handlers import Handlers
     from reachline.observatory.run import Started as Answered
     from reachline.passage.run import Passage
     from reachline.passage.run import Started as Reached
@@ -34,11 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 log = logging.getLogger(__name__)
-
-_MAX_LISTS = 256 << 20
-"""Bytes of a file of lists: the largest that people share has a tenth of it."""
-_SHARED = (Path("/usr/local/share/xray"), Path("/usr/share/xray"))
-"""Where Xray's packages put their files of lists."""
 
 
 def command(
@@ -60,9 +57,8 @@ def command(
     start_logging(log_format, log_level)
     text = "" if file.is_dir() else reload.text_of(file)
     if file.is_dir() or kind_of(text) == "observatory":
-        asyncio.run(
-            _carried(file, _reading(file, remarks=remarks, compat=compat, geodata=geodata), grace=grace, seed=seed)
-        )
+        handlers = _handlers(file, remarks=remarks, compat=compat, geodata=geodata)
+        asyncio.run(_carried(file, handlers, grace=grace, seed=seed))
         return
     if remarks or compat or geodata is not None:
         rule = "are of Xray documents, and this is none"
@@ -86,67 +82,80 @@ def _say(started: Started) -> None:
     print(f"reachline proxy: {listeners}{admin}", flush=True)
 
 
-def _reading(file: Path, *, remarks: str, compat: str, geodata: Path | None) -> Callable[[], Carrying]:
-    """What reads the document, now and whenever it changed."""
-    from reachline.doors.observatory import Source  # noqa: PLC0415  (as above)
+def _handlers(file: Path, *, remarks: str, compat: str, geodata: Path | None) -> Handlers[Carrying]:
+    """The document, read now and whenever it or what came over the API changed."""
     from reachline.doors.observatory.carrying import read_carrying  # noqa: PLC0415  (as above)
+    from reachline.observatory.handlers import Handlers  # noqa: PLC0415  (as above)
 
     if compat not in {"", "strict"}:
         raise ConfigError(Problem(place="proxy", path="--compat", value=repr(compat), rule="must be strict"))
-    given = os.environ.get("XRAY_LOCATION_ASSET")
-    usual = (file if file.is_dir() else file.parent, *((Path(given),) if given else ()), *_SHARED)
-    places = (geodata,) if geodata is not None else usual
+    load = lists(file, geodata)
 
-    def load(name: str) -> bytes | None:
-        if not name or Path(name).name != name:
-            return None
-        found: Path | None = next((place / name for place in places if (place / name).is_file()), None)
-        try:
-            return None if found is None or found.stat().st_size > _MAX_LISTS else found.read_bytes()
-        except OSError:  # a file that cannot be read is none, to a proxy that is running above all
-            return None
+    def read(sources: Sequence[Source], changes: Changes) -> Carrying:
+        return read_carrying(sources, load=load, remarks=remarks or None, strict=bool(compat), changes=changes)
 
-    def read() -> Carrying:
-        sources = [Source(*each) for each in texts(file)]
-        carrying = read_carrying(sources, load=load, remarks=remarks or None, strict=bool(compat))
-        for each in carrying.warnings:
-            print(f"warning: {each}", file=sys.stderr)
-        return carrying
-
-    return read
+    return Handlers(_sources(file), read, lambda found: found.settings, remarks=remarks or None)
 
 
-async def _carried(file: Path, read: Callable[[], Carrying], *, grace: float, seed: int | None) -> None:
+def _sources(file: Path) -> list[Source]:
+    from reachline.doors.observatory import Source  # noqa: PLC0415  (as above)
+
+    return [Source(*each) for each in texts(file)]
+
+
+def _warn(carrying: Carrying) -> None:
+    for each in carrying.warnings:
+        print(f"warning: {each}", file=sys.stderr)
+
+
+async def _carried(file: Path, handlers: Handlers[Carrying], *, grace: float, seed: int | None) -> None:
     """One object observes and chooses; the connection path, `metrics` and `api` are three that ask it."""
     from reachline.observatory import run as observatory  # noqa: PLC0415  (as above)
+    from reachline.observatory.handling import inbound_methods, outbound_methods  # noqa: PLC0415  (as above)
     from reachline.observatory.running import Running  # noqa: PLC0415  (as above)
     from reachline.passage.run import Options, run  # noqa: PLC0415  (as above)
 
-    carrying, place = read(), str(file)
+    carrying, place = handlers.current, str(file)
+    _warn(carrying)
     running = Running(carrying.settings, Random(seed))
     made: list[Passage] = []
 
+    def swap(changed: Carrying) -> None:
+        running.swap(changed.settings)
+        made[0].swap(changed)
+        log.info("document_changed", extra={"outbounds": len(changed.ways)})
+
     async def follow() -> None:
-        async for changed in followed([name for name, _ in texts(file)], read):
-            running.swap(changed.settings)
-            made[0].swap(changed)
-            log.info("document_changed", extra={"outbounds": len(changed.ways)})
+        async for sources in followed([name for name, _ in texts(file)], lambda: _sources(file)):
+            with refusals():
+                swap(await handlers.reread(sources))
+                _warn(handlers.current)
 
     def ready(reached: Reached, passage: Passage) -> None:
         made.append(passage)
+        handlers.apply = swap
         _say_inbounds(reached, answered)
 
     def stats() -> Mapping[str, object]:
         return made[0].stats() if made else {}
 
     async def route(question: Question) -> str:
-        return await made[0].outbound_of(question)
+        return await _begun(made).outbound_of(question)
 
     with stopped_by_signals(signal.SIGINT, signal.SIGTERM) as stop:
         options = observatory.Options(place=place)
-        async with observatory.served(running, carrying.settings, options, stats=stats, route=route) as answered:
+        methods = outbound_methods(handlers) | inbound_methods(lambda: _begun(made))
+        async with observatory.served(
+            running, carrying.settings, options, stats=stats, route=route, handlers=methods
+        ) as answered:
             beside = (running.run(), follow())
             await run(carrying, running, Options(place=place, grace=grace), stop=stop, beside=beside, ready=ready)
+
+
+def _begun(made: Sequence[Passage]) -> Passage:
+    if not made:
+        raise LookupError("it has not begun yet")
+    return made[0]
 
 
 def _say_inbounds(reached: Reached, answered: Answered) -> None:

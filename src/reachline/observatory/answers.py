@@ -8,6 +8,7 @@ import resource
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from reachline.doors.observatory.matching import Ip, Question
@@ -25,6 +26,7 @@ T = TypeVar("T")
 Route = Callable[[Question], Awaitable[str]]
 """The outbound that a connection would go by; LookupError where there is none."""
 Method = Callable[[bytes], bytes | Awaitable[bytes]]
+_NONE: Final[Mapping[str, Method]] = MappingProxyType({})
 _NO_TAG: Final = "app/router: cannot find tag"
 """Xray's words, which panels look for."""
 
@@ -49,13 +51,36 @@ def _memory() -> dict[str, object]:
 
 
 def methods(
-    answering: Answering, entries: Entries, services: frozenset[str], *, route: Route | None = None
+    answering: Answering,
+    entries: Entries,
+    services: frozenset[str],
+    *,
+    route: Route | None = None,
+    handlers: Mapping[str, Method] = _NONE,
 ) -> dict[str, Method]:
-    """By full name, those of the services that are wanted. LookupError and RemoteProtocolError are the caller's to be told."""
+    """By full name, those of the services that are wanted; `handlers` are HandlerService's. LookupError and RemoteProtocolError are
+    the caller's to be told.
+    """
+    found: dict[str, Method] = {}
+    if "ObservatoryService" in services:
+        found[wire.GET_OUTBOUND_STATUS] = _status(entries)
+    if "RoutingService" in services:
+        found.update(_routing(answering))
+        if route is not None:
+            found.update(dict.fromkeys(xray_route.TEST_ROUTE, _tested(route)))
+    if "HandlerService" in services:
+        found.update(handlers)
+    return found
 
+
+def _status(entries: Entries) -> Method:
     async def status(_: bytes) -> bytes:
         return wire.statuses_of([each.message for each in await entries.current() or ()])
 
+    return status
+
+
+def _routing(answering: Answering) -> Mapping[str, Method]:
     def info(request: bytes) -> bytes:
         tag = _short(request, wire.read_tag)
         try:
@@ -75,15 +100,7 @@ def methods(
             raise LookupError(f"there is no outbound {wanted.target}") from error
         return b""
 
-    found: dict[str, Method] = {}
-    if "ObservatoryService" in services:
-        found[wire.GET_OUTBOUND_STATUS] = status
-    if "RoutingService" in services:
-        found.update(dict.fromkeys(wire.GET_BALANCER_INFO, info))
-        found.update(dict.fromkeys(wire.OVERRIDE_BALANCER_TARGET, override))
-        if route is not None:
-            found.update(dict.fromkeys(xray_route.TEST_ROUTE, _tested(route)))
-    return found
+    return dict.fromkeys(wire.GET_BALANCER_INFO, info) | dict.fromkeys(wire.OVERRIDE_BALANCER_TARGET, override)
 
 
 def _tested(route: Route) -> Method:

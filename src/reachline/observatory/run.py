@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from reachline.doors.observatory import Settings
 from reachline.errors import ConfigError, Problem
-from reachline.observatory.answers import Route, methods, variables
+from reachline.observatory.answers import Method, Route, methods, variables
 from reachline.observatory.entries import Entries
 from reachline.observatory.metrics import metrics
 from reachline.observatory.running import Running
@@ -20,7 +21,8 @@ from reachline.observatory.running import Running
 __all__ = ["Options", "Started", "run", "served"]
 
 log: Final = logging.getLogger("reachline.observatory")
-_EVERY: Final = frozenset(("ObservatoryService", "RoutingService"))
+_EVERY: Final = frozenset(("ObservatoryService", "RoutingService", "HandlerService"))
+_NONE: Final[Mapping[str, Method]] = MappingProxyType({})
 
 
 class Started(NamedTuple):
@@ -51,12 +53,15 @@ async def run(
     stop: asyncio.Event,
     changes: AsyncIterator[Settings] | None = None,
     stats: Callable[[], Mapping[str, object]] = dict,
+    route: Route | None = None,
+    handlers: Mapping[str, Method] = _NONE,
     ready: Callable[[Started, Running], None] = lambda *_: None,
 ) -> None:
     """ConfigError where an address cannot be had. Addresses stay as they were at the start; everything else follows `changes`."""
     _checked(options.steer, "--steer", options.place)
     running = Running(settings, options.rng)
-    async with served(running, settings, options, stats=stats) as started, asyncio.TaskGroup() as tasks:
+    answered = served(running, settings, options, stats=stats, route=route, handlers=handlers)
+    async with answered as started, asyncio.TaskGroup() as tasks:
         own = [tasks.create_task(running.run())]
         if changes is not None:
             own.append(tasks.create_task(_followed(running, changes)))
@@ -78,6 +83,7 @@ async def served(
     *,
     stats: Callable[[], Mapping[str, object]] = dict,
     route: Route | None = None,
+    handlers: Mapping[str, Method] = _NONE,
 ) -> AsyncIterator[Started]:
     """Answer for what somebody else runs, inside the block; ConfigError as above."""
     at = options.metrics or ("" if settings.metrics is None else settings.metrics.listen)
@@ -97,7 +103,7 @@ async def served(
 
             wanted = _EVERY if options.api or settings.api is None else frozenset(settings.api.services)
             port = await stack.enter_async_context(
-                answering(api, methods(running, entries, wanted, route=route), place=options.place)
+                answering(api, methods(running, entries, wanted, route=route, handlers=handlers), place=options.place)
             )
         stack.callback(entries.stop)
         if at or api:

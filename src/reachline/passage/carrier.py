@@ -15,12 +15,13 @@ from typing import Final, NamedTuple
 
 from reachline.doors.observatory.carrying import Carrying, Exit, Patience, Way
 from reachline.doors.observatory.inbounds import Entry, Served
-from reachline.doors.observatory.matching import Directed, Ip, Question
+from reachline.doors.observatory.matching import Ip, Question
 from reachline.model import Failure, Seconds
 from reachline.net.resolve import Resolver
 from reachline.passage.datagrams import Association
-from reachline.passage.dialing import Dialed, Lost, dial, resolve
+from reachline.passage.dialing import Dialed, Lost, dial
 from reachline.passage.guide import Guide
+from reachline.passage.routes import Routes
 from reachline.passage.splice import Room, Splice
 from reachline.passage.traffic import Traffic
 from reachline.wire.entering import Asked, Entering, Form, no, yes
@@ -38,9 +39,6 @@ _FIRST: Final[Seconds] = 5.0
 _MOST_LOOPS: Final = 8
 """Times that one connection is routed: loopback outbounds may lead in circles."""
 _USUAL: Final = Patience()
-_ANY: Final = 0
-_NO_RULE: Final = "not enough information for making a decision"
-_NOBODY: Final = "balancing strategy returns empty tag"
 
 
 class Client(NamedTuple):
@@ -69,6 +67,7 @@ class Carrier:
         self._guide: Final = guide
         self._traffic: Final = traffic
         self._resolver: Final = resolver
+        self.routes: Final = Routes(lambda: self._carrying.router, guide, resolver)
         self._room: Final = Room(asyncio.get_running_loop())
         self._tags: Final[dict[Splice, tuple[str, str]]] = {}
 
@@ -187,7 +186,7 @@ class Carrier:
 
     async def _routed(self, client: Client, asked: Asked, inbound: str) -> tuple[Way | None, str]:
         """The outbound, and the balancer that chose it. Nobody's rule: the first outbound, as the document has it."""
-        rule = await self._directed(_question(client, asked, inbound))
+        rule = await self.routes.directed(_question(client, asked, inbound))
         if rule is None:
             return self._carrying.default, ""
         if not rule.balancer:
@@ -195,31 +194,9 @@ class Carrier:
         tag = self._guide.pick(rule.balancer, frozenset())
         return (None if tag is None else self._way(tag)), rule.balancer
 
-    async def _directed(self, question: Question) -> Directed | None:
-        """The rule that it meets; its name is resolved where rules ask for that."""
-        router = self._carrying.router
-        decision = router.route(question)
-        if decision.resolve:
-            decision = router.route(question._replace(addresses=await self._addresses(question.domain)))
-        return None if decision.rule is None else router.rules[decision.rule]
-
-    async def outbound_of(self, question: Question) -> str:
-        """The tag of the one that a connection would go by now; LookupError, in Xray's words, where no rule gives one."""
-        rule = await self._directed(question)
-        if rule is None:
-            raise LookupError(_NO_RULE)
-        tag = self._guide.pick(rule.balancer, frozenset()) if rule.balancer else rule.outbound
-        if tag is None:
-            raise LookupError(_NOBODY)
-        return tag
-
     def _way(self, tag: str) -> Way | None:
         """Strict balancers may choose the first outbound though it has no tag."""
         return self._carrying.ways.get(tag) or (self._carrying.default if not tag else None)
-
-    async def _addresses(self, host: str) -> tuple[Ip, ...]:
-        answer = await resolve(self._resolver, host, _ANY)
-        return tuple(ipaddress.ip_address(each.partition("%")[0]) for each in answer.addresses)
 
     async def _dialed(self, way: Way, balancer: str, asked: Asked) -> tuple[Dialed, Way] | _Refused:
         """By the outbound; where a balancer chose it and it fails, once more by another."""

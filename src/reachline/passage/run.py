@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +40,8 @@ _FULL: Final[Seconds] = 0.1
 """Until clients are taken again after descriptors ran out: some connection ends meanwhile, or does not."""
 _LOOK: Final[Seconds] = 0.02
 """Between two looks whether everybody has gone, at the end."""
+_MOST_SOCKETS: Final = 1_024
+"""Listening sockets: each is a descriptor of its own, and clients need two each."""
 _NONE_LEFT: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
@@ -71,14 +74,16 @@ class Passage:
         self._carrier: Final = Carrier(carrying, guide, self._traffic, self._resolver)
         self._loop: Final = asyncio.get_running_loop()
         self._sockets: Final[list[tuple[socket.socket, Served]]] = []
+        self._is_deaf = False
+        self._added = 0
+        """Inbounds that came over the API so far."""
         self._tasks: asyncio.TaskGroup | None = None
         self._serving = 0
         # Each takes two descriptors.
         self._most: Final = max(1, options.most or kernel.budget(None) // 2)
         try:
             for served in carrying.inbounds:
-                for port in served.ports:
-                    self._sockets.append((_listening(served, port, options.place), served))
+                self._bind(served)
         except BaseException:
             self.close()
             raise
@@ -109,7 +114,45 @@ class Passage:
 
     async def outbound_of(self, question: Question) -> str:
         """The tag of the one that a connection would go by now; LookupError, in Xray's words, where no rule gives one."""
-        return await self._carrier.outbound_of(question)
+        return await self._carrier.routes.outbound_of(question)
+
+    def listening(self) -> tuple[tuple[Served, tuple[int, ...]], ...]:
+        """Inbounds with the ports that they have."""
+        found: dict[str, tuple[Served, list[int]]] = {}
+        for sock, served in self._sockets:
+            found.setdefault(served.place, (served, []))[1].append(sock.getsockname()[1])
+        return tuple((served, tuple(ports)) for served, ports in found.values())
+
+    def listen(self, served: Served) -> None:
+        """Take clients there too, until the end. LookupError where its tag is taken, ConfigError where its address is."""
+        if self._is_deaf:
+            raise LookupError("nobody is taken any more")
+        if served.tag and any(each.tag == served.tag for _, each in self._sockets):
+            raise LookupError(f"existing tag found: {served.tag}")
+        if len(self._sockets) + len(served.ports) > _MOST_SOCKETS:
+            raise LookupError(f"at most {_MOST_SOCKETS} ports are listened at")
+        self._added += 1
+        served = served._replace(place=f"api.inbounds[{self._added}]")
+        for sock in self._bind(served):
+            if self._tasks is not None:
+                self._loop.add_reader(sock, self._take, sock, served)
+
+    def unlisten(self, tag: str) -> bool:
+        """Take none any more there; connections that are made stay. False: there is no such inbound."""
+        gone = [sock for sock, served in self._sockets if served.tag == tag]
+        self._sockets[:] = [each for each in self._sockets if each[1].tag != tag]
+        for sock in gone:
+            self._loop.remove_reader(sock)
+            sock.close()
+        return bool(gone)
+
+    def _bind(self, served: Served) -> list[socket.socket]:
+        """All of its ports or none."""
+        with ExitStack() as taken:
+            made = [taken.enter_context(_listening(served, port, self._options.place)) for port in served.ports]
+            taken.pop_all()
+        self._sockets.extend((sock, served) for sock in made)
+        return made
 
     async def serve(self) -> None:
         """Take clients until cancelled."""
@@ -126,7 +169,7 @@ class Passage:
 
     def deafen(self) -> None:
         """Take no more clients."""
-        self._tasks = None
+        self._is_deaf, self._tasks = True, None
         for sock, _ in self._sockets:
             self._loop.remove_reader(sock)
             sock.close()
@@ -154,7 +197,7 @@ class Passage:
             self._begin(sock, served, address)
 
     def _resume(self, listener: socket.socket, served: Served) -> None:
-        if self._tasks is not None:
+        if self._tasks is not None and listener.fileno() >= 0:
             self._loop.add_reader(listener, self._take, listener, served)
 
     def _begin(self, sock: socket.socket, served: Served, address: tuple[str, int]) -> None:

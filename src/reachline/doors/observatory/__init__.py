@@ -7,6 +7,7 @@ debug_vars(made.observer.statuses(now))
 
 from __future__ import annotations
 
+from reachline.doors.observatory.changing import Changes, own_tags
 from reachline.doors.observatory.document import read
 from reachline.doors.observatory.merging import Source, looks_like_xray
 from reachline.doors.observatory.relay import Core, account
@@ -17,6 +18,7 @@ from reachline.doors.observatory.values import Balancer, Observatory, Outbound, 
 
 __all__ = [
     "Balancer",
+    "Changes",
     "Core",
     "Machines",
     "Observatory",
@@ -32,6 +34,7 @@ __all__ = [
     "looks_like_xray",
     "machines",
     "observed",
+    "own_tags",
     "read",
     "relay_document",
     "rules",

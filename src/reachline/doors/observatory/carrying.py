@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from reachline.doors.findings import Findings
+from reachline.doors.observatory.changing import Changes, changed
 from reachline.doors.observatory.conditions import Geodata, read_conditions
 from reachline.doors.observatory.document import read
 from reachline.doors.observatory.fields import Block, problem_of
 from reachline.doors.observatory.inbounds import Served, read_inbounds
 from reachline.doors.observatory.matching import Conditions, Directed, Router, Strategy
-from reachline.doors.observatory.merging import Source, merge
+from reachline.doors.observatory.merging import Merged, Source, merge
 from reachline.doors.observatory.relay import Core
 from reachline.doors.observatory.values import Outbound, Reach, Settings
 from reachline.errors import ConfigError, Problem
 from reachline.model import Seconds
 from reachline.talk.hop import Hop
 
-__all__ = ["Carrying", "Counted", "Exit", "Patience", "Way", "read_carrying"]
+__all__ = ["Carrying", "Counted", "Exit", "Patience", "Way", "read_carrying", "read_router"]
 
 
 class Exit(Enum):
@@ -87,6 +88,7 @@ class Carrying(NamedTuple):
 
 
 _USUAL: Final = Patience()
+_UNCHANGED: Final = Changes()
 _LONGEST: Final = 86_400
 """Seconds of a patience: a day."""
 _FORBIDDEN: Final = (
@@ -108,26 +110,44 @@ def read_carrying(
     remarks: str | None = None,
     strict: bool = False,
     core: Core | None = None,
+    changes: Changes = _UNCHANGED,
 ) -> Carrying:
     """What `read` reads, and what connections need beside it; `load` gives files of lists. ConfigError holds every problem."""
     sources = [Source(name, document)] if isinstance(document, str) else list(document)
-    settings = read(sources, remarks=remarks, strict=strict, core=core)
+    settings = read(sources, remarks=remarks, strict=strict, core=core, changes=changes)
+    merged = changed(merge(sources, remarks=remarks), changes)
+    found = Findings()
+    carrying = _carrying(Block(merged.value, (), found), settings, load)
+    warnings = _told(found, merged)
+    return carrying._replace(warnings=(*settings.warnings, *warnings))
+
+
+def read_router(
+    document: str | Sequence[Source],
+    settings: Settings,
+    *,
+    name: str = "xray",
+    load: Geodata,
+    remarks: str | None = None,
+) -> Router:
+    """The rules alone, of a document that `read` made `settings` of; ConfigError likewise."""
+    sources = [Source(name, document)] if isinstance(document, str) else list(document)
     merged = merge(sources, remarks=remarks)
     found = Findings()
-    root = Block(merged.value, (), found)
-    carrying = _carrying(root, settings, load)
+    router = _router(Block(merged.value, (), found), settings, load)
+    _told(found, merged)
+    return router
 
-    def told(which: Callable[[bool], bool]) -> tuple[Problem, ...]:
-        ordered = sorted(found, key=lambda each: merged.order(each.path))
-        return tuple(
-            problem_of(each, merged.value, merged.place(each.path, key=each.about_key))
-            for each in ordered
-            if which(each.is_error)
-        )
 
-    if errors := told(bool):
+def _told(found: Findings, merged: Merged) -> tuple[Problem, ...]:
+    """The warnings, in the order of the files; ConfigError where there is more than that."""
+    ordered = sorted(found, key=lambda each: merged.order(each.path))
+    told = [
+        (each.is_error, problem_of(each, merged.value, merged.place(each.path, key=each.about_key))) for each in ordered
+    ]
+    if errors := [problem for is_error, problem in told if is_error]:
         raise ConfigError(*errors)
-    return carrying._replace(warnings=(*settings.warnings, *told(lambda is_error: not is_error)))
+    return tuple(problem for _, problem in told)
 
 
 def _carrying(root: Block, settings: Settings, load: Geodata) -> Carrying:

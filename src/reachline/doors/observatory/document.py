@@ -8,6 +8,7 @@ from typing import Final
 
 from reachline.doors.addresses import is_public
 from reachline.doors.findings import Finding, Findings
+from reachline.doors.observatory.changing import Changes, changed
 from reachline.doors.observatory.crossing import Places, cross
 from reachline.doors.observatory.extras import read_extras
 from reachline.doors.observatory.fields import Block, problem_of
@@ -29,6 +30,8 @@ _SERVICES: Final = (
     "HandlerService", "RoutingService", "ObservatoryService", "StatsService", "LoggerService", "ReflectionService",
 )  # fmt: skip
 
+_UNCHANGED: Final = Changes()
+
 
 def read(
     document: str | Sequence[Source],
@@ -37,16 +40,17 @@ def read(
     remarks: str | None = None,
     strict: bool = False,
     core: Core | None = None,
+    changes: Changes = _UNCHANGED,
 ) -> Settings:
     """The settings of a document, given as its text (`name` is its file's) or as several files in `-confdir`'s order.
 
     `remarks` names one of an array of documents. `strict` is Xray's behaviour exactly. `core` reaches outbounds that only a proxy
-    core speaks; without it the document's own `reachline.core`. ConfigError holds every problem found.
+    core speaks; without it the document's own `reachline.core`. `changes` came over an API since. ConfigError holds every problem found.
     """
     sources = [Source(name, document)] if isinstance(document, str) else list(document)
     if not sources:
         raise ConfigError(Problem(place=name, path="", value="", rule="holds no document", hint="name a .json file"))
-    merged = merge(sources, remarks=remarks)
+    merged = changed(merge(sources, remarks=remarks), changes)
     found = Findings()
     settings = _settings(merged, found, strict=strict, core=core)
     ordered = sorted(found, key=lambda each: merged.order(each.path))

@@ -8,12 +8,14 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from reachline.doors.findings import Findings
 from reachline.doors.observatory.conditions import read_ports
-from reachline.doors.observatory.fields import Block
+from reachline.doors.observatory.fields import Block, problem_of
+from reachline.errors import ConfigError
 from reachline.talk.secure import is_address
 from reachline.wire.socks5 import MAX_TEXT
 
-__all__ = ["Entry", "Served", "read_inbounds"]
+__all__ = ["Entry", "Served", "read_inbound", "read_inbounds"]
 
 _MOST_PORTS: Final = 256
 """Listening sockets of one inbound."""
@@ -70,6 +72,16 @@ def read_inbounds(root: Block) -> tuple[Served, ...]:
             '[{"protocol": "socks", "listen": "127.0.0.1", "port": 1080}]',
         )
     return tuple(each for each in found if each is not None)
+
+
+def read_inbound(value: Mapping[str, object]) -> Served:
+    """One that came over an API, as a document would have it. ConfigError where it is not served here."""
+    found = Findings()
+    served = _served(Block(value, (), found))
+    problems = [problem_of(each, value, "api") for each in found if each.is_error]
+    if problems or served is None:
+        raise ConfigError(*problems)
+    return served
 
 
 def _served(block: Block) -> Served | None:

@@ -15,7 +15,7 @@ from reachline.doors.origin import Path, Places
 from reachline.doors.wording import dotted, nearest
 from reachline.errors import ConfigError, Problem
 
-__all__ = ["KEYS", "Merged", "Source", "looks_like_xray", "merge"]
+__all__ = ["KEYS", "Merged", "Source", "looks_like_xray", "merge", "tag_of"]
 
 _LISTS: Final = ("inbounds", "outbounds")
 KEYS: Final = (
@@ -46,16 +46,17 @@ class Merged(NamedTuple):
 
     def place(self, path: Path, *, key: bool = False) -> str:
         """`file:line:column`."""
-        file, there = self._origin(path)
+        file, there = self.origin(path)
         places = self.files[file]
         return places.text(places.at(there, key=key))
 
     def order(self, path: Path) -> tuple[int, int, int]:
         """What findings are sorted by: file, line, column."""
-        file, there = self._origin(path)
+        file, there = self.origin(path)
         return file, *self.files[file].at(there)
 
-    def _origin(self, path: Path) -> tuple[int, Path]:
+    def origin(self, path: Path) -> tuple[int, Path]:
+        """The file, and the path there."""
         for length in range(len(path), -1, -1):
             if (found := self.origins.get(path[:length])) is not None:
                 return found[0], (*found[1], *path[length:])
@@ -166,7 +167,9 @@ def _join(merged: Merged, key: str, added: Sequence[object], origin: tuple[int, 
     for number, each in enumerate(added):
         entry = (each, (file, (*at, number)))
         # Tags are compared with those of the files before, and empty ones are equal, as Xray has it.
-        same = next((place for place, (old, _) in enumerate(items) if _tag(old) == _tag(each)), None) if here else None
+        same = (
+            next((place for place, (old, _) in enumerate(items) if tag_of(old) == tag_of(each)), None) if here else None
+        )
         if same is None:
             new.append(entry)
         else:
@@ -178,7 +181,8 @@ def _join(merged: Merged, key: str, added: Sequence[object], origin: tuple[int, 
     origins.update({(key, number): place for number, (_, place) in enumerate(joined)})
 
 
-def _tag(value: object) -> str:
+def tag_of(value: object) -> str:
+    """Of an inbound or outbound as a document has it, empty where it has none."""
     found = (
         next((each for key, each in value.items() if key.casefold() == "tag"), "") if isinstance(value, Mapping) else ""
     )
