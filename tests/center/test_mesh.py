@@ -51,7 +51,9 @@ def test_agents_are_told_whom_to_ask_where_and_by_the_key_the_other_answers_by(c
             running.agent("two", **ABLE, mesh="0.0.0.0:7602") as two,
             running.agent("old") as old,
         ):
-            await until(lambda: one.of(Mesh) and one.of(Mesh)[-1].peers and two.of(Mesh)[-1].peers, what="their parts")
+            await until(
+                lambda: all(each.of(Mesh) and each.of(Mesh)[-1].peers for each in (one, two)), what="their parts"
+            )
             (to_two,), (to_one,) = one.of(Mesh)[-1].peers, two.of(Mesh)[-1].peers
 
             assert (to_two.agent, to_two.address) == ("two", "127.0.0.1:7602")

@@ -69,7 +69,7 @@ def test_when_all_are_dead_only_the_fallback_or_what_the_policy_says_is_picked(i
         task = asyncio.create_task(running.run())
         try:
             await until(
-                lambda: [each.alive for each in running.statuses() or ()] == [False, False], within=60, what="all dead"
+                lambda: [each.alive for each in running.shown() or ()] == [False, False], within=60, what="all dead"
             )
 
             found = dict(_picked(running))

@@ -232,7 +232,7 @@ def test_told_to_stop_it_ends_once_what_is_under_way_is_over(loop: Loop, endpoin
 def test_who_waits_to_be_accepted_when_it_is_told_to_stop_is_answered(loop: Loop) -> None:
     direct = {"match": {"prefix": "/"}, "direct_response": {"status": 200}}
     held = threading.Event()
-    with running(loop, http([direct], [])) as proxy, contextlib.ExitStack() as stack:
+    with running(loop, http([direct], []), grace=60.0) as proxy, contextlib.ExitStack() as stack:
         loop.loop.call_soon_threadsafe(held.wait)
         # More than are taken in the turns of the loop until it hears of its end.
         clients = [stack.enter_context(connect(proxy.port)) for _ in range(400)]

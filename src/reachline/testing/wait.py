@@ -13,6 +13,8 @@ __all__ = ["eventually", "until"]
 
 T = TypeVar("T")
 
+_NOT_YET: Final = (AssertionError, LookupError)
+
 EVERY: Final[Seconds] = 0.02
 """How often a condition is asked: below what a person notices, dear to nobody."""
 WITHIN: Final[Seconds] = 30.0
@@ -20,7 +22,7 @@ WITHIN: Final[Seconds] = 30.0
 
 
 def eventually(check: Callable[[], T | None], *, within: Seconds = WITHIN, every: Seconds = EVERY, what: str = "") -> T:
-    """The first true answer of `check`. A failed assertion inside it counts as "not yet".
+    """The first true answer of `check`. A failed assertion inside it counts as "not yet", and so does what is not there (LookupError).
 
     AssertionError after `within` seconds, from the last failure where there was one; it names `what` and the last answer.
     """
@@ -60,23 +62,27 @@ async def until(
         await asyncio.sleep(every)
 
 
-def _ask(check: Callable[[], T | None]) -> tuple[T | None, AssertionError | None]:
+def _ask(check: Callable[[], T | None]) -> tuple[T | None, Exception | None]:
     try:
         return check(), None
-    except AssertionError as error:
+    except _NOT_YET as error:
         return None, error
 
 
 async def _ask_async(
     check: Callable[[], T | None] | Callable[[], Awaitable[T | None]],
-) -> tuple[T | None, AssertionError | None]:
+) -> tuple[T | None, Exception | None]:
     try:
         answer = check()
         return (await answer if isinstance(answer, Awaitable) else answer), None
-    except AssertionError as error:
+    except _NOT_YET as error:
         return None, error
 
 
-def _late(what: str, within: Seconds, answer: object, failure: AssertionError | None) -> str:
-    last = failure if failure is not None else f"last answer {answer!r}"
+def _late(what: str, within: Seconds, answer: object, failure: Exception | None) -> str:
+    last = (
+        (str(failure) if isinstance(failure, AssertionError) else repr(failure))
+        if failure is not None
+        else f"last answer {answer!r}"
+    )
     return f"not within {within:g} s: {what or 'the condition'} ({last})"
