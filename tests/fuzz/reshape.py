@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import MutableMapping, MutableSequence
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["reshaped"]
 
@@ -14,6 +15,8 @@ ODD: Final[tuple[object, ...]] = (
 )  # fmt: skip
 MOST: Final = 12
 """Bytes that are read: six wrong values leave nothing right in a small document."""
+_NO_REFERENCES: Final = 2
+"""Of marshal's formats the last in which one list that stands in two places becomes two."""
 _WITHIN: Final = frozenset({dict, list})
 Place = tuple[MutableMapping[str, object] | MutableSequence[object], str | int]
 
@@ -57,13 +60,9 @@ def _is_flat(value: list[object]) -> bool:
     return _WITHIN.isdisjoint(map(type, value))
 
 
-def _copy(value: object) -> object:
+def _copy(value: Any) -> object:
     """What JSON knows, anew: several times as fast as `copy.deepcopy`, which half of the time would go to."""
-    if isinstance(value, dict):
-        return {key: _copy(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return value.copy() if _is_flat(value) else [_copy(each) for each in value]
-    return value
+    return marshal.loads(marshal.dumps(value, _NO_REFERENCES))
 
 
 def _get(container: MutableMapping[str, object] | MutableSequence[object], key: str | int) -> object:

@@ -184,6 +184,14 @@ def test_everything_wrong_is_told_at_once_in_order_with_place_value_and_hint() -
     )  # fmt: skip
 
 
+def test_each_item_that_is_no_block_is_told_however_many_there_are() -> None:
+    found = problems([cluster(health_checks=["x"] * 300)])
+
+    assert [each for each in found if each[1] == "must be a block of fields"] == [
+        (f"[0].health_checks[{at}]", "must be a block of fields") for at in range(300)
+    ]
+
+
 def test_without_a_yaml_library_json_is_read_and_yaml_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reachline.doors.composer", None)
 

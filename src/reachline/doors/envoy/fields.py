@@ -34,6 +34,9 @@ VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 """As envsubst fills it in; without braces a regex may mean another thing."""
 _MAPS: Final = frozenset({"typed_per_filter_config"})
 _DIGITS: Final = frozenset("0123456789")
+_NO_BLOCK: Final = "must be a block of fields"
+_OTHERS_MOST: Final = 8
+"""Items of a list that are read as empty blocks in the place of what they are: each costs as much as a right one."""
 _V2: Final = re.compile(r"\.v2(alpha[0-9]*)?\.")
 _OLD: Final = {
     "hosts": "load_assignment", "tls_context": "transport_socket", "config": "typed_config", "tls_contexts": "transport_socket",
@@ -75,7 +78,7 @@ class Block:
     def __init__(self, value: object, path: Path, found: Findings) -> None:
         self.path: Final = path
         if not isinstance(value, Mapping):
-            found.refuse(path, "must be a block of fields")
+            found.refuse(path, _NO_BLOCK)
             # What it lacks is not told as well.
             found, value = Findings(), {}
         self.found: Final = found
@@ -109,10 +112,21 @@ class Block:
         return None if value is None else Block(value, self.at(name), self.found)
 
     def blocks(self, name: str) -> tuple[Block, ...]:
+        """A list's items; those that are none are refused, and past the first few of them left out."""
         value = self.raw(name)
+        if value is None:
+            return ()
+        here = self.at(name)
         if isinstance(value, Mapping):
-            return (Block(value, self.at(name), self.found),)
-        return tuple(Block(each, (*self.at(name), at), self.found) for at, each in enumerate(self.values(name)))
+            return (Block(value, here, self.found),)
+        blocks, others = list[Block](), 0
+        for at, each in enumerate(self.values(name)):
+            others += not isinstance(each, Mapping)
+            if others > _OTHERS_MOST and not isinstance(each, Mapping):
+                self.found.refuse((*here, at), _NO_BLOCK)
+            else:
+                blocks.append(Block(each, (*here, at), self.found))
+        return tuple(blocks)
 
     def typed(self, name: str) -> tuple[str, Block] | None:
         """A `typed_config`: the name of its type without `type.googleapis.com/`, and its fields."""
@@ -295,11 +309,13 @@ class Block:
 
         A message says something also where it is empty (`self: {}`); a map does not.
         """
+        self._taken.update(dict.fromkeys(hints))
+        if self._keys.keys().isdisjoint(hints):
+            return
         for name, hint in hints.items():
             unset: tuple[object, ...] = (False, "", [], *(({},) if name in _MAPS else ()))
             if self.has(name) and self.raw(name) not in unset:
                 self.found.refuse(self.at(name), "is not supported here", hint, about_key=True)
-            self._taken[name] = None
 
     def one_of(self, names: Iterable[str]) -> str | None:
         """The one of a oneof's fields that is set."""

@@ -33,8 +33,9 @@ def route_config(block: Block, *, is_static: bool = True) -> RouteConfig:
     """A RouteConfiguration. `is_static`: it stands in the document itself, where its clusters must exist."""
     name = block.text("name")
     most = block.whole("max_direct_response_body_size_bytes", _BODY_MOST)
-    hosts = tuple(_host(each, most) for each in block.blocks("virtual_hosts"))
-    _check_hosts(block, hosts)
+    blocks = block.blocks("virtual_hosts")
+    hosts = tuple(_host(each, most) for each in blocks)
+    _check_hosts(blocks, hosts)
     found = RouteConfig(
         name=name,
         hosts=hosts,
@@ -51,19 +52,18 @@ def route_config(block: Block, *, is_static: bool = True) -> RouteConfig:
     return found
 
 
-def _check_hosts(block: Block, hosts: tuple[VirtualHost, ...]) -> None:
+def _check_hosts(blocks: tuple[Block, ...], hosts: tuple[VirtualHost, ...]) -> None:
     """That no name and no domain stands in two virtual hosts."""
     names: set[str] = set()
     domains: dict[str, str] = {}
-    for at, host in enumerate(hosts):
-        path = (*block.at("virtual_hosts"), at)
+    for block, host in zip(blocks, hosts, strict=True):
         if host.name in names and host.name:
-            block.found.refuse((*path, "name"), "names a virtual host a second time")
+            block.found.refuse((*block.path, "name"), "names a virtual host a second time")
         names.add(host.name)
         for domain in host.domains:
             if domain in domains:
                 rule = f"holds {domain}, which stands in the virtual host {domains[domain]} already"
-                block.found.refuse((*path, "domains"), rule)
+                block.found.refuse((*block.path, "domains"), rule)
             domains.setdefault(domain, host.name)
 
 
