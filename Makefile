@@ -1,14 +1,12 @@
 # Reachline. `make run` shows it, `make test` proves it; both do their own set-up. `make help` lists the rest.
 #
-# Settings: PYTHON (3.11 or newer), VENV, JOBS and WHOLE (test processes), ARGS (passed on to pytest or to `reachline up`).
+# Settings: PYTHON (3.11 or newer), VENV, JOBS (test processes), ARGS (passed on to pytest or to `reachline up`).
 # pip and npm use whatever configuration they have on this machine.
 
 PYTHON ?= python3
 VENV   ?= .venv
 # One more than there are cores: at any time some tests wait for a center to make up its mind.
 JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
-# Whole processes take a fifth of a core each (measured), and wait for the rest: for probes, votes, cooldowns and ramps.
-WHOLE  ?= $(shell expr $(JOBS) + 1)
 ARGS   ?=
 
 BIN    := $(VENV)/bin
@@ -47,7 +45,7 @@ test: setup-dev parts lint imports ## everything, real parts included
 test-whole:
 	@code=0; \
 	$(PYTEST) -m calm $(ARGS) || [ $$? = 5 ] || code=1; \
-	$(PYTEST) -n $(WHOLE) --dist loadfile --no-loadscope-reorder -m "not alone and not calm and not ($(FAST))" $(ARGS) || [ $$? = 5 ] || code=1; \
+	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone and not calm and not ($(FAST))" $(ARGS) || [ $$? = 5 ] || code=1; \
 	exit $$code
 
 test-aside:
