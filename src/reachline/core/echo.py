@@ -9,7 +9,7 @@ from reachline.core.evidence import TRUST, Evidence, Said
 from reachline.core.quorum import Ballot
 from reachline.model import Kind, VantageId, Vote, Zone
 
-__all__ = ["FAILED", "LOSS", "brought", "calm_ballot", "calm_word"]
+__all__ = ["FAILED", "LOSS", "brought", "calm_ballot", "word"]
 
 LOSS: Final = {kind: f"{kind}.loss" for kind in Kind}
 FAILED: Final = {kind: f"{kind}.failed" for kind in Kind}
@@ -29,6 +29,8 @@ def brought(attempts: int, failed: int, slow: int, crawl: int) -> Evidence:
 
 
 @lru_cache(maxsize=1 << 12)
-def calm_word(seen: Evidence) -> Said:
-    """That a vantage saw this, and never complained. A tick lets go of fifty thousand of them at once: of few there is little to free."""
-    return Said(TRUST, seen)
+def word(seen: Evidence, before: int = 0) -> Said:
+    """That a vantage saw this, and how much it complained before. A tick lets go of fifty thousand of them at once: of few there is
+    little to free, and those who say the same of lines that are alike are heard once (`core.hearing`).
+    """
+    return Said(TRUST, seen, before)

@@ -75,27 +75,27 @@ class Hearing:
         rules: Rules,
     ) -> dict[LineId, Told]:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
-        called, ballots = self.business.called() | self.matters.keys(), poll.ballots
+        called = self.business.called() | self.matters.keys()
         told: dict[LineId, Told] = {}
+        known: Plain = {}
+        differs = []
         for (line, row), polled in zip(rows.items(), Count(poll, now_ms, rules).every([*rows]), strict=True):
-            if line in called or line not in fresh:
-                told[line] = self._one(
-                    line,
-                    row,
-                    polled,
-                    poll,
-                    is_fresh=line in fresh,
-                    is_called=line in called,
-                    now_ms=now_ms,
-                    rules=rules,
-                )
+            is_fresh = line in fresh
+            if is_fresh and line not in called:
+                found, voters, said = polled
+                key = id(row.asked), id(row.recent), id(found), id(voters), *map(id, said)
+                alike = known.get(key)
+                if alike is None:
+                    alike = known[key] = _plain(row, polled, rules)
+                told[line] = _new(Told, (row, alike[0], poll.ballots[line], *alike[1]))
+                if alike[2]:
+                    differs.append(line)
                 continue
-            found, voters, said = polled
-            sums, zone = None, found.zone
-            if rules.questions:
-                sums, zone = summed(row, found, said if found.has_quorum else (), NOTHING, rules)
-            own = _of_zone(found, zone), ballots[line], voters, sums, UNKNOWN, CALM, zone, found.zone, None, False
-            told[line] = _new(Told, (row, *own))
+            one = told[line] = self._one(
+                line, row, polled, poll, is_fresh=is_fresh, is_called=line in called, now_ms=now_ms, rules=rules
+            )
+            if is_fresh and not _is_agreed(one):
+                differs.append(line)
         self._turn_bad(told, now_ms)
         words = {line: one.word for line, one in told.items() if one.word is not UNKNOWN} if called else {}
         is_most = words and 2 * len(self.turned) > len(lines)
@@ -105,9 +105,9 @@ class Hearing:
         self.plane_ms = (now_ms if self.plane_ms is None else self.plane_ms) if is_broken else None
         if is_broken:
             told = {line: one._replace(found=one.found._replace(zone=Zone.N)) for line, one in told.items()}
-        news = [(line, one) for line, one in told.items() if not _is_agreed(one) and line in fresh]
-        results = {line: (one, _result(one, now_ms, rules)) for line, one in news}
-        disputed = {line: found for line, (one, found) in results.items() if _is_disputed(one, found)}
+            differs = [line for line in told if line in fresh]
+        results = {line: _result(told[line], now_ms, rules) for line in differs}
+        disputed = {line: found for line, found in results.items() if _is_disputed(told[line], found)}
         learn(poll, disputed, now_ms, rules)
         return told
 
@@ -163,6 +163,23 @@ class Hearing:
                 self.turned.setdefault(line, now_ms)
             elif zone is _H:
                 self.turned.pop(line, None)
+
+
+Plain = dict[tuple[int, ...], tuple[Tally, tuple[object, ...], bool]]
+"""What the judge is told of a line that no call speaks of, by the sums it had and the words on it: the tally, what stands behind the
+ballots in `Told`, and whether somebody may have differed. Only what is the same object is taken for alike, while all of it is held.
+"""
+
+
+def _plain(row: Row, polled: Polled, rules: Rules) -> tuple[Tally, tuple[object, ...], bool]:
+    """Of a line with news, by its vantages alone."""
+    found, voters, said = polled
+    sums, zone = None, found.zone
+    if rules.questions:
+        sums, zone = summed(row, found, said if found.has_quorum else (), NOTHING, rules)
+    after = _of_zone(found, zone)
+    rest = voters, sums, UNKNOWN, CALM, zone, found.zone, None, False
+    return after, rest, not _is_agreed(_new(Told, (row, after, {}, *rest)))
 
 
 def _of_zone(found: Tally, zone: Zone) -> Tally:

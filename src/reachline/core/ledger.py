@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reachline.core import freeze, leaving, looking, moving, offered
+from reachline.core import freeze, leaving, looking, moving, offered, stepping
 from reachline.core.board import Board
 from reachline.core.counting import asked_anew
 from reachline.core.groups import Groups
@@ -16,15 +16,13 @@ from reachline.core.hearing import Hearing
 from reachline.core.obey import Turned, turned
 from reachline.core.orders import NOBODY, Book, Order, left, next_ms, obeyed, placed, renamed, undone
 from reachline.core.poll import Poll, deciding
-from reachline.core.row import Row, Stepped, is_quiet, noted
+from reachline.core.row import Row, Stepped, is_quiet
 from reachline.core.rules import Rules
 from reachline.core.scope import of_outcome
 from reachline.core.settling import by_line
 from reachline.core.steer import Steer
-from reachline.core.stepping import stepped
 from reachline.core.tick import Changes, Closed, LineView, Taken
-from reachline.core.told import named
-from reachline.core.turns import called, guarded, probed
+from reachline.core.turns import Answered, called, guarded, probed
 from reachline.model import (
     Change,
     Gate,
@@ -59,7 +57,7 @@ class Ledger:
         """The lines as the document says; `lines` are these as operators' orders leave them."""
         self.book = NOBODY
         self.lines, self.wanted = obeyed(NOBODY, self.told, rules.policy)
-        self.rows = {line: Row(since_ms=now_ms) for line in self.lines}
+        self.rows = dict.fromkeys(self.lines, Row(since_ms=now_ms))
         self.poll = Poll(self.lines, vantages, rules, now_ms)
         self.board = Board(scope, version, now_ms)
         self.board.post(self.lines, self.rows, rules, now_ms=now_ms)
@@ -70,6 +68,8 @@ class Ledger:
         """Lines with new verdicts since the last tick…"""
         self.called: set[LineId] = set()
         """…and with new outcomes of calls."""
+        self.answered: Answered = {}
+        """Rows since the last success, by those before it."""
         self.hearing = Hearing()
         self.offered = self.asked = offered.NOTHING
         """What the lines are asked to carry, and that together with what clients refuse as the plan across regions says."""
@@ -93,7 +93,9 @@ class Ledger:
                     self.fresh.add(line)
                 # Not where it is merely doubted: that depends on who was heard first. It stays as restless as it is.
                 if line in self.restless:
-                    self.rows[line] = probed(self.rows[line], kinds, deciding(known), now_ms, self.rules)
+                    self.rows[line] = probed(
+                        self.rows[line], kinds, deciding(known), now_ms, self.rules, known=self.answered
+                    )
 
     def outcomes(self, client: str, rows: Iterable[Outcome], *, now_ms: int, shed: int = 0) -> None:
         """What one client's calls came to: counted into trial windows, and evidence of the business's own; `shed` it refused."""
@@ -153,22 +155,19 @@ class Ledger:
             self.groups = Groups(self.lines, self.rows, self.rules)
         asked = self.groups.warned(rows)
         told = self.hearing.tell(asked, self.fresh, self.poll, self.lines, now_ms=now_ms, rules=self.rules)
-        steps = self.groups.in_turn(self.rows, {line: stepped(self, line, one, now_ms) for line, one in told.items()})
+        steps = self.groups.in_turn(self.rows, stepping.steps(self, told, now_ms))
         self.rows.update({line: done.row for line, done in steps.items()})
         self.offered, self.asked = (offered.told(one, now_ms, self.rules.tick_ms) for one in (self.offered, self.asked))
         load = self.offered.level
         if wishes := [line for line, done in steps.items() if done.wants]:
             self._guard(wishes, steps, load, now_ms)
-        for line, done in steps.items():
-            row, rule = self.rows[line], (ordered[line].turn if line in ordered else "") or done.rule
-            if done.wants and not (rule or row.held):
-                rule = named(done, told[line], self.rules)
-            self._put(line, noted(before[line], row, rule, now_ms))
+        stepping.note(self, steps, told, before=before, ordered=ordered, now_ms=now_ms)
         for line, row in self.groups.settled(before, self.rows).items():
             before.setdefault(line, self.rows[line])
             self._put(line, row)
         looked = touched if len(before) == len(touched) else sorted(before)
-        moved = {line: None for line in looked if self.rows[line] != before[line]}
+        after = self.rows
+        moved = {line: None for line in looked if after[line] is not before[line] and after[line] != before[line]}
         last = self.board.version
         changes: Sequence[Change] = ()
         self.stale = self.board.learns(self.hearing.plane_ms is not None) or self.stale
@@ -176,14 +175,14 @@ class Ledger:
             news = self.board.post(
                 self.lines, self.rows, self.rules, moved=None if self.stale else moved, offered=load, now_ms=now_ms
             )
-            after = {now.line: self.rows[now.line] for _, now in news}
-            changes = Changes(news, Taken(before, after, told, steps, self.fresh, ordered), now_ms, self.rules)
+            left = {now.line: after[now.line] for _, now in news}
+            changes = Changes(news, Taken(before, left, told, steps, self.fresh, ordered), now_ms, self.rules)
         self.poll.habits.learn(
             self.fresh, self.lines, self.rows, vantages=self.poll.vantages, now_ms=now_ms, rules=self.rules
         )
         self.fresh, self.called, self.stale = set(), set(), False
         published = self.snapshot() if self.board.version != last else None
-        sealed = [line for line in looked if line in moved or self.rows[line].breaker.gate is not Gate.CLOSED]
+        sealed = [line for line in looked if line in moved or after[line].breaker.gate is not Gate.CLOSED]
         return Closed(published, changes, looking.seal(self, sealed, now_ms))
 
     def _guard(self, wishes: list[LineId], steps: Mapping[LineId, Stepped], load: int, now_ms: int) -> None:

@@ -14,7 +14,7 @@ from reachline.core.counting import Count
 from reachline.core.orders import covering, next_ms
 from reachline.core.row import Row, due_ms, is_quiet
 from reachline.core.rules import Rules
-from reachline.core.sealed import packed
+from reachline.core.sealed import sealed
 from reachline.core.tick import LineView
 from reachline.core.trust import WHOLE
 from reachline.model import Gate, LineId
@@ -99,6 +99,6 @@ def restless(rows: Mapping[LineId, Row], rules: Rules) -> set[LineId]:
 
 def seal(ledger: Ledger, lines: Sequence[LineId], now_ms: int) -> bytes:
     """What a tick left of every row it moved or counted for, in sixteen bytes."""
-    rows = ledger.rows
-    seen = [pack("<3q", now_ms, *ledger.board.version), *[packed(line, rows[line]) for line in lines]]
-    return hashlib.blake2b(b"".join(seen), digest_size=16).digest()
+    seen = hashlib.blake2b(pack("<3q", now_ms, *ledger.board.version), digest_size=16)
+    seen.update(sealed(lines, ledger.rows))
+    return seen.digest()

@@ -10,7 +10,7 @@ from typing import Final
 
 from reachline.core.credit import Credit
 from reachline.core.cusum import Evidence, Said, loudest, suspicion
-from reachline.core.echo import FAILED, LOSS, calm_ballot, calm_word
+from reachline.core.echo import FAILED, LOSS, calm_ballot, word
 from reachline.core.habits import Habits
 from reachline.core.kinds import deciding, speaks
 from reachline.core.quorum import TRUST, Ballot
@@ -27,9 +27,6 @@ _N: Final = Zone.N
 _D: Final = Zone.D
 _F: Final = Zone.F
 """Looked up once: an enum's attribute costs eight times as much as a name."""
-
-_new: Final = tuple.__new__
-"""What a named tuple's own constructor calls, without the call."""
 
 
 class Poll:
@@ -123,9 +120,9 @@ class Poll:
                 told[line.id] = known._replace(suspicion=before)
             return Ballot(zone, now_ms, doubt, vote and vote._replace(zone=zone), (), suspects, before)
         if is_quiet and not before:
-            told[line.id] = calm_word(seen if known is None else known.seen.plus(seen))
+            told[line.id] = word(seen if known is None else known.seen.plus(seen))
             return calm_ballot(vantage, (FAILED[kind], 0, seen.attempts), now_ms, doubt)
-        told[line.id] = _new(Said, (TRUST, seen if known is None else known.seen.plus(seen), before))
+        told[line.id] = word(seen if known is None else known.seen.plus(seen), before)
         what = loudest(seen, rules.questions) if zone is _D else "failed"
         vote = Vote(vantage, zone, f"{kind}.{what}", *seen.of(what), 0)
         return Ballot(zone, now_ms, doubt, vote, (), suspects, before)

@@ -20,6 +20,14 @@ _OPEN: Final = Gate.OPEN
 _DRAINING: Final = Health.DRAINING
 """Looked up once: an enum's attribute costs eight times as much as a name."""
 
+_new: Final = object.__new__
+(_LINE, _HEALTH, _GATE, _STEP, _WEIGHT, _RAW, _SCORE, _REASON, _WINDOW, _SINCE, _NEXT, _BLIND, _INCIDENT) = (
+    getattr(Standing, name).__set__ for name in Standing.__dataclass_fields__
+)
+"""A standing is filled in slot by slot: its own constructor asks for each by name, and takes three times as long. Where all lines turn
+at once, that is a sixth of the tick.
+"""
+
 _SMALLEST_RAISE: Final = 2
 """Points: smaller raises wait, so that a fading fault does not push a snapshot a tick; cuts never wait."""
 
@@ -38,21 +46,21 @@ def standing(line: Line, row: Row, found: Weights, rules: Rules) -> Standing:
     breaker, name = row.breaker, line.id
     gate, raw = breaker.gate, found.raw.get(name, 0)
     is_closed = gate is _CLOSED
-    return Standing(
-        line=name,
-        health=_DRAINING if line.drained else row.judgement.health,
-        gate=gate,
-        step=breaker.step,
-        weight=wire(raw),
-        raw_milli=raw,
-        score=0 if gate is _OPEN else score(raw, found.full.get(name, 0)),
-        reason="operator.drain" if line.drained else _reason(line, row, found),
-        window=0 if is_closed or gate is _OPEN else breaker.window,
-        since_ms=row.since_ms,
-        next_ms=None if is_closed else _next_ms(row, rules),
-        blind=row.blind,
-        incident=row.incident,
-    )
+    made = _new(Standing)
+    _LINE(made, name)
+    _HEALTH(made, _DRAINING if line.drained else row.judgement.health)
+    _GATE(made, gate)
+    _STEP(made, breaker.step)
+    _WEIGHT(made, wire(raw))
+    _RAW(made, raw)
+    _SCORE(made, 0 if gate is _OPEN else score(raw, found.full.get(name, 0)))
+    _REASON(made, "operator.drain" if line.drained else _reason(line, row, found))
+    _WINDOW(made, 0 if is_closed or gate is _OPEN else breaker.window)
+    _SINCE(made, row.since_ms)
+    _NEXT(made, None if is_closed else _next_ms(row, rules))
+    _BLIND(made, row.blind)
+    _INCIDENT(made, row.incident)
+    return made
 
 
 def _reason(line: Line, row: Row, found: Weights) -> str:

@@ -24,7 +24,6 @@ __all__ = [
     "due_ms",
     "is_quiet",
     "is_well",
-    "noted",
     "step",
 ]
 
@@ -80,13 +79,12 @@ _D: Final = Zone.D
 _F: Final = Zone.F
 _N: Final = Zone.N
 _CLOSED: Final = Gate.CLOSED
+_OPEN: Final = Gate.OPEN
 _HEALTHY: Final = Health.HEALTHY
 _SICK: Final = (Health.DEGRADED, Health.UNHEALTHY)
 """Looked up once: an enum's attribute costs eight times as much as a name, and this runs for every line of a tick."""
 _new: Final = tuple.__new__
 """What a named tuple's own constructor calls, without the call."""
-
-_REASON, _SINCE = map(Row._fields.index, ("reason", "since_ms"))
 
 Sums = tuple[Asked, tuple[int, ...]]
 """A row's `asked` and `recent`, as a tick leaves them."""
@@ -152,24 +150,29 @@ def _judged(row: Row, zone: Zone, sums: Sums | None, now_ms: int, rules: Rules) 
 
 def _moved(line: LineId, before: Row, after: Row, *, votes: Votes, now_ms: int, rules: Rules) -> Stepped:
     """The row once its breaker was asked."""
+    breaker = after.breaker
+    is_tried = (
+        breaker.gate is not _OPEN and breaker.gate is not _CLOSED
+    )  # only a trial that fails opens anew, by chance
     move = advance(
-        after.breaker,
+        breaker,
         _current(after, now_ms, rules),
         now_ms,
-        jitter=chance(line, after.decisions, rules.seed),
+        jitter=chance(line, after.decisions, rules.seed) if is_tried else 0,
         rules=rules.breaker,
         usual_milli=rate_milli(after.usual),
         steady=after.judgement.good >= rules.patience.recover,
     )
-    after = after._replace(breaker=move.row)
     rule = move.rule
+    if move.row is not breaker:
+        after = after._replace(breaker=move.row)
     if rule == "breaker.probes_failed":
         rule = failed(after.asked, votes, rules)
-    if move.row.gate is Gate.OPEN and before.breaker.gate is not Gate.OPEN:
+    if move.row.gate is _OPEN and before.breaker.gate is not _OPEN:
         after = after._replace(decisions=after.decisions + 1)
-    if move.row.gate is Gate.HALF_OPEN and before.breaker.gate is Gate.OPEN:
+    if move.row.gate is Gate.HALF_OPEN and before.breaker.gate is _OPEN:
         after = after._replace(judgement=at_trial(after.judgement))
-    if move.row.gate is Gate.CLOSED and before.breaker.gate is not Gate.CLOSED:
+    if move.row.gate is _CLOSED and before.breaker.gate is not _CLOSED:
         after = after._replace(judgement=after_close(after.judgement, rules.patience))
         rule = f"{rule}.closed"
     if not rule and after.judgement.health is not before.judgement.health:
@@ -179,9 +182,13 @@ def _moved(line: LineId, before: Row, after: Row, *, votes: Votes, now_ms: int, 
 
 def _informed(row: Row, now_ms: int, rules: Rules) -> Row:
     """The row, not closed, with what the reports since the last tick came to."""
-    is_open = row.breaker.gate is Gate.OPEN
-    lively = is_open and row.ok_ms > row.breaker.since_ms and now_ms - row.ok_ms <= rules.guard.alive_ms
-    return row._replace(breaker=told(row.breaker, rules.breaker), usual=forgotten(row.usual), lively=lively)
+    breaker, usual = row.breaker, row.usual
+    is_open = breaker.gate is _OPEN
+    lively = is_open and row.ok_ms > breaker.since_ms and now_ms - row.ok_ms <= rules.guard.alive_ms
+    after, known = told(breaker, rules.breaker), forgotten(usual)
+    if after is breaker and known is usual and lively is row.lively:
+        return row  # as most that are open
+    return row._replace(breaker=after, usual=known, lively=lively)
 
 
 def is_well(row: Row) -> bool:
@@ -223,25 +230,3 @@ def is_quiet(row: Row, rules: Rules) -> bool:
         and (breaker is CLOSED or (breaker.gate is _CLOSED and not breaker.reopens))
         and row.asked.is_calm
     )
-
-
-def noted(before: Row, after: Row, rule: str, now_ms: int) -> Row:
-    """The row with when and why its state changed, for people."""
-    health, breaker, was, held = after.judgement.health, after.breaker, before.breaker, after.held
-    if health is _HEALTHY and (breaker is CLOSED or breaker.gate is _CLOSED):
-        reason = "faults.fading" if after.judgement.faults else ""
-    else:
-        reason = after.guard if held else rule or after.reason
-    has_moved = (
-        health is not before.judgement.health
-        or (breaker is not was and (breaker.gate is not was.gate or breaker.step != was.step))
-        or held != before.held
-        or after.blind != before.blind
-    )
-    if not has_moved and reason == after.reason:
-        return after
-    values = [*after]
-    values[_REASON] = reason
-    if has_moved:
-        values[_SINCE] = now_ms
-    return Row._make(values)

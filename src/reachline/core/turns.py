@@ -19,10 +19,14 @@ from reachline.model import Gate, Health, Kind, Line, LineId, Outcome, Reading
 _BREAKER, _USUAL, _OK_MS = map(Row._fields.index, ("breaker", "usual", "ok_ms"))
 _HELD, _GUARD = map(Row._fields.index, ("held", "guard"))
 
-__all__ = ["called", "guarded", "hold", "open_now", "probed", "wait"]
+__all__ = ["Answered", "called", "guarded", "hold", "open_now", "probed", "wait"]
 
 _CLOSED: Final = Gate.CLOSED
 _UNHEALTHY: Final = Health.UNHEALTHY
+Answered = dict[int, tuple[Row, int, Row]]
+"""Rows with a newer success, by the place in memory of those before it: (before, when, after)."""
+_FEW: Final = 64
+"""Of these that are kept: lines that are alike stand close together in a report, and where few are, nothing is gained."""
 
 
 def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
@@ -43,8 +47,18 @@ def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
     return Row._make(values)
 
 
-def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms: int, rules: Rules) -> Row:
-    """The row after some probes of one vantage; of them only kinds that decide count."""
+def probed(
+    row: Row,
+    kinds: Iterable[Reading],
+    decides: frozenset[Kind],
+    now_ms: int,
+    rules: Rules,
+    *,
+    known: Answered | None = None,
+) -> Row:
+    """The row after some probes of one vantage; of them only kinds that decide count. Lines that share a row still do, by what is
+    `known` of the newest.
+    """
     ok = failed = 0
     for one in kinds:
         if one.kind in decides and not one.void:
@@ -52,10 +66,25 @@ def probed(row: Row, kinds: Iterable[Reading], decides: frozenset[Kind], now_ms:
     breaker = row.breaker
     if breaker.gate is not _CLOSED:
         breaker = count_synthetic(breaker, ok, failed, now_ms=now_ms, rules=rules.breaker)
-    ok_ms = max(row.ok_ms, now_ms) if ok else row.ok_ms
-    if breaker is row.breaker and ok_ms == row.ok_ms:
+        if breaker is not row.breaker:
+            return row._replace(breaker=breaker, ok_ms=max(row.ok_ms, now_ms) if ok else row.ok_ms)
+    if not ok or now_ms <= row.ok_ms:
         return row
-    return row._replace(breaker=breaker, ok_ms=ok_ms)
+    return _answered(row, now_ms, {} if known is None else known)
+
+
+def _answered(row: Row, now_ms: int, known: Answered) -> Row:
+    """The row with a success at `now_ms`."""
+    alike = known.get(id(row))
+    if alike is not None and alike[0] is row and alike[1] == now_ms:
+        return alike[2]
+    if len(known) >= _FEW:
+        known.clear()
+    values = [*row]
+    values[_OK_MS] = now_ms
+    after = Row._make(values)
+    known[id(row)] = row, now_ms, after
+    return after
 
 
 def guarded(
@@ -74,12 +103,20 @@ def guarded(
     """
     seen = [lines[name] for name in restless]
     rest = without(well, others(seen, is_tiered=rules.policy != UNCOUPLED))
-    return {
-        line: hold(rows[line], why) if why else open_now(line, rows[line], now_ms, rules)
-        for line, why in allowed(
-            candidates(seen, rows, rules, now_ms=now_ms), wishes, rules, rest=rest, offered=offered
-        ).items()
-    }
+    found: dict[LineId, Row] = {}
+    held: dict[tuple[int, str], Row] = {}  # lines that share a row are held alike
+    for line, why in allowed(
+        candidates(seen, rows, rules, now_ms=now_ms), wishes, rules, rest=rest, offered=offered
+    ).items():
+        row = rows[line]
+        if not why:
+            found[line] = open_now(line, row, now_ms, rules)
+            continue
+        after = held.get(key := (id(row), why))
+        if after is None:
+            after = held[key] = hold(row, why)
+        found[line] = after
+    return found
 
 
 def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:

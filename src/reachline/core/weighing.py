@@ -118,12 +118,14 @@ class Weighing:
     ) -> dict[LineId, Part] | None:
         """What these lines' weights are made of, taken note of; None where one of them was taken out before."""
         parts: dict[LineId, Part] = {}
-        all_act, cap = rules.acts("breaker") and rules.acts("faults"), rules.faults.cap
+        all_act, cap, owns = rules.acts("breaker") and rules.acts("faults"), rules.faults.cap, self._own
+        is_plain = all_act and not (self._open or self._tried or self._lively or self._held)
         for name in moved:
             line, row = lines[name], rows[name]
             if not is_taking(line, row):
                 continue
-            if name not in self._own:
+            own = owns.get(name)
+            if own is None:
                 return None
             if all_act and row.breaker is CLOSED:
                 part = line.base, cap if row.held else row.judgement.faults, WHOLE
@@ -131,6 +133,12 @@ class Weighing:
                 base, _, _, _, faults, step_milli = shares([line], rows, rules)[0]
                 part = base, faults, step_milli
             parts[name] = part
+            if is_plain and row.breaker is CLOSED and not (row.held or row.lively):
+                # Nothing else is known of any line: only its weight is to be noted.
+                now = owns[name] = self._part(part, rules)
+                self._sum += now - own
+                continue
+            is_plain = False
             self._note(line, row, part, rules)
         return parts
 
