@@ -9,7 +9,7 @@ from typing import NamedTuple
 import hpack
 
 from reachline.proxy.http2.connection import Connection
-from reachline.proxy.http2.events import Event, Field
+from reachline.proxy.http2.events import Event, Field, Gone, Pong
 from reachline.proxy.http2.frames import (
     CONTINUATION,
     DATA,
@@ -139,3 +139,17 @@ def exchanged(client: Connection, server: Connection) -> tuple[list[Event], list
             return heard
         heard[1].extend(server.feed(to_server))
         heard[0].extend(client.feed(to_client))
+
+
+def resets(raw: bytes) -> list[tuple[int, int]]:
+    return [(each.stream, int.from_bytes(each.payload, "big")) for each in kinds(raw, RST_STREAM)]
+
+
+def ends(raw: bytes) -> list[tuple[int, int]]:
+    """(last stream, code) of each GOAWAY."""
+    return [struct.unpack(">II", each.payload[:8]) for each in kinds(raw, GOAWAY)]
+
+
+def streams_of(events: Iterable[Event]) -> list[int]:
+    """The stream of each event that is of one."""
+    return [each.stream for each in events if not isinstance(each, Gone | Pong)]

@@ -57,7 +57,7 @@ class Connection:
             hearing.take(data)
         except BrokenError as error:
             self.broken = str(error)
-            events += (Reset(each.id, error.code) for each in hearing.known())
+            events += (Reset(each.id, error.code, is_ours=True) for each in hearing.known())
             self.close(error.code, self.broken)
         return events
 
@@ -71,8 +71,9 @@ class Connection:
     def writable(self) -> list[int]:
         """Streams of which `body` said that something is pending, and nothing is any more. Each once."""
         drained = self._sender.drained
-        if drained:
-            self._sender.drained = []
+        if not drained:
+            return []
+        self._sender.drained = []
         return drained
 
     @property

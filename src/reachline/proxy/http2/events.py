@@ -57,6 +57,8 @@ class Reset(NamedTuple):
 
     stream: int
     code: int
+    is_ours: bool = False
+    """Whether it is our word: the peer broke the protocol."""
 
 
 class Gone(NamedTuple):

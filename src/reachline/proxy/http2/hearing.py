@@ -121,7 +121,7 @@ class Hearing:
         """A stream that broke the protocol."""
         self.say_reset(stream, code)
         if stream.has_head or self.is_client:
-            self.events.append(Reset(stream.id, code))
+            self.events.append(Reset(stream.id, code, is_ours=True))
         self.remove(stream)
 
     def say_reset(self, stream: Stream, code: int) -> None:
