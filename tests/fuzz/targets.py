@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.fuzz.envoys import envoys_targets, proxies_targets
 from tests.fuzz.messages import answers_targets, bodies_targets, whole_targets
+from tests.fuzz.multiplexed import multiplexed_targets
 from tests.fuzz.passages import passages_targets
 from tests.fuzz.planes import evidence_targets, followers_targets, planes_targets
 from tests.fuzz.talks import conversations, talks_targets
@@ -27,6 +28,7 @@ TARGETS: Final[dict[str, Target]] = {
         *texts_targets(),
         *envoys_targets(),
         *proxies_targets(),
+        *multiplexed_targets(),
         *passages_targets(),
     )
 }

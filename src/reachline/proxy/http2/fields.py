@@ -25,7 +25,7 @@ _DIGITS: Final = 18
 """Of a length: one more may be beyond 63 bits."""
 _names: Final[set[bytes]] = set()
 """Names found right; as many as are asked of us in the field, and no more than…"""
-_NAMES: Final = 4_096
+_NAMES: Final = 512
 
 
 class MalformedError(Exception):

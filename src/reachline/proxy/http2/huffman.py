@@ -1,4 +1,4 @@
-"""The Huffman code of RFC 7541 read a byte at a time. The code itself is the hpack library's."""
+"""The Huffman code of RFC 7541 read four bits at a time. The code itself is the hpack library's."""
 
 from __future__ import annotations
 
@@ -45,32 +45,42 @@ def _ends() -> frozenset[int]:
 
 
 _ENDS: Final = _ends()
-_steps: Final[dict[int, tuple[int, bytes]]] = {}
-"""By node * 256 + byte: the node after it, and the text that it brings. Filled as met; 65 536 at most."""
 
 
-def _step(key: int) -> tuple[int, bytes]:
-    at, byte = key >> 8, key & 0xFF
-    text = bytearray()
-    for bit in range(7, -1, -1):
-        at = _NODES[at][byte >> bit & 1]
+def _step(at: int, digit: int) -> tuple[int, bytes] | None:
+    """The node behind four bits, and the text that they bring: a symbol at most, for the shortest has five. None: they end the text."""
+    text = b""
+    for bit in range(3, -1, -1):
+        at = _NODES[at][digit >> bit & 1]
+        if at == -1 - _EOS:
+            return None
         if at < 0:
-            if at == -1 - _EOS:
-                raise HuffmanError("the end of a text within it")
-            text.append(-1 - at)
-            at = 0
-    _steps[key] = found = (at << 8, bytes(text))
-    return found
+            text, at = bytes((-1 - at,)), 0
+    return at, text
+
+
+def _steps() -> tuple[dict[str, tuple[int, bytes]], ...]:
+    return tuple(
+        {f"{digit:x}": found for digit in range(16) if (found := _step(at, digit)) is not None}
+        for at in range(len(_NODES))
+    )
+
+
+_STEPS: Final = _steps()
+"""By node, by hex digit."""
 
 
 def decoded(data: bytes) -> bytes:
     """The text; HuffmanError where there is none."""
-    at = 0
-    out: list[bytes] = []
-    get, append = _steps.get, out.append
-    for byte in data:
-        at, text = get(at | byte) or _step(at | byte)
-        append(text)
-    if at >> 8 not in _ENDS:
+    at, steps = 0, _STEPS
+    out = bytearray()
+    try:
+        for digit in data.hex():
+            at, text = steps[at][digit]
+            if text:
+                out += text
+    except KeyError as error:
+        raise HuffmanError("the end of a text within it") from error
+    if at not in _ENDS:
         raise HuffmanError("padding is not ones, or longer than seven bits")
-    return b"".join(out)
+    return bytes(out)
