@@ -231,17 +231,22 @@ def test_an_outbound_without_a_way_fails_strictly_like_a_connection_that_broke()
 
 
 def test_an_outbound_that_leaves_by_another_interface_does_so_from_its_next_request_on() -> None:
-    async def main() -> None:
+    async def main() -> list[str]:
+        told: list[str] = []
         rules = _rules("", is_burst=False, concurrent=True, care=None, interval=10 * MS, timeout=300 * MS)
-        async with _web(b"") as (url, asked), _observing(rules._replace(target=url), {"s": Outlet()}) as observing:
-            await until(lambda: asked)
-            observing.outbounds({"s": Outlet(interface="nosuch0")})  # while a request is in flight
-            await until(observing.statuses)
-            first = observing.statuses()[0].reason
-            await until(lambda: observing.statuses()[0].reason != first)
+        async with _web(b"") as (url, asked):
+            rules = rules._replace(target=url)
+            async with _observing(rules, {"s": Outlet()}, lambda each: told.append(each.reason)) as observing:
+                await until(lambda: asked)
+                observing.outbounds({"s": Outlet(interface="nosuch0")})  # while a request is in flight
+                await until(lambda: len(told) > 1)
             assert len(asked) == 1
+        return told
 
-    asyncio.run(main())
+    first, second, *_ = asyncio.run(main())
+
+    assert "no answer within the time" in first
+    assert "no such interface" in second
 
 
 def test_an_outbound_that_leaves_another_way_begins_unknown() -> None:

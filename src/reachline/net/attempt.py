@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from reachline.net.speech import Speech
     from reachline.net.tls import Contexts
     from reachline.talk.glance import Glance
+    from reachline.talk.passing import Exchange
 
 __all__ = ["EARLY", "Attempt", "Home", "Job", "Place", "Ready", "Route", "SockAddr", "opened"]
 
@@ -94,7 +95,9 @@ class Route(NamedTuple):
     course: Course | None = None
     """The lean machine that may try first…"""
     glance: Glance | None = None
-    """…and what it says and looks for."""
+    """…and what it says and looks for…"""
+    passing: tuple[Exchange, ...] = ()
+    """…once each of these was answered by a proxy."""
     lot: Lot | None = None
     """Echo requests that its own leave with…"""
     raw: bytes = b""

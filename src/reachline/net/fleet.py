@@ -61,8 +61,8 @@ class Fleet:
         """By descriptor."""
         self.pending: defaultdict[Course, list[Due]] = defaultdict(list)
         """What begins at the next `launch`."""
-        self.saying: list[tuple[int, Lean, int]] = []
-        """Connected, in so many us; what they have to say leaves at the end of the turn."""
+        self.saying: list[tuple[int, Lean]] = []
+        """Connected, or passed on by a proxy; what they have to say leaves at the end of the turn."""
         self._closing: list[Lean] = []
         """Over, their descriptors still open."""
         self._batches: Wheel[array[int]] = Wheel()

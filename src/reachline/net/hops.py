@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from reachline.model import Failure
-from reachline.net.attempt import Job, Place
+from reachline.net.attempt import Job, Place, Route
 from reachline.talk.hop import Hop, HopTalk
 
-__all__ = ["Passage", "unreached"]
+__all__ = ["Passage", "resumed", "unreached"]
 
 _OURS: Final = frozenset((Failure.AGENT, Failure.TIMEOUT))
 """Failures of a connect that tell nothing of the proxy: our own, and silence, behind which anything may be."""
@@ -70,3 +70,18 @@ class Passage:
     @property
     def _behind(self) -> str:
         return "the target" if self.is_last else str(self._hops[self._next])
+
+
+def resumed(route: Route, step: int) -> Passage | None:
+    """The proxies of a connection on which `step` exchanges were answered and the next one was said; None: all were answered."""
+    passing = route.passing
+    if step >= len(passing):
+        return None
+    passage, hop = Passage(route.job.hops, route.places), passing[step].hop
+    for _ in range(hop):
+        passage.advance()
+    passage.talk.begin()
+    for each in passing[:step]:
+        if each.hop == hop:
+            passage.talk.received(each.answer)
+    return passage

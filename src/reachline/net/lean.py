@@ -46,9 +46,10 @@ class Course(Protocol):
         """The ordinary attempt that goes on in its place, at the step it has reached."""
 
 
-Lean = tuple[Course, Route, SocketType, int, int, int, int, int]
+Lean = tuple[Course, Route, SocketType, int, int, int, int, int, tuple[int, ...]]
 """One lean attempt under way: its course, route and socket; how late it began, us, and when, monotonic ns; when its request left,
-by both clocks, ns, and a number that its course remembers. A tuple, for an object each would be a fifth of all we do.
+by both clocks, ns, a number that its course remembers, and how long each answer of proxies took, us. A tuple, for an object each
+would be a fifth of all we do.
 """
 
 
@@ -61,8 +62,8 @@ class Lane(Protocol):
     lateness: Lateness
     live: dict[int, Lean]
     """By descriptor."""
-    saying: list[tuple[int, Lean, int]]
-    """Connected, in so many us; what they have to say leaves at the end of the turn."""
+    saying: list[tuple[int, Lean]]
+    """Connected, or passed on by a proxy; what they have to say leaves at the end of the turn."""
 
     @property
     def home(self) -> Home:
@@ -104,7 +105,7 @@ def connect(lane: Lane, course: Course, dues: Sequence[Due], events: int) -> lis
             continue
         began = ns()
         if sock.connect_ex(route.address) in _STARTED:
-            going.append((course, route, sock, late(began - at), began, 0, 0, 0))
+            going.append((course, route, sock, late(began - at), began, 0, 0, 0, ()))
         else:
             sock.close()
             left.append(due)

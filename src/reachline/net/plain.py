@@ -1,7 +1,8 @@
-"""One request and its answer over TCP, without proxy or TLS: plain HTTP, where the answer is whole in its first piece.
+"""One request and its answer over TCP, without TLS: plain HTTP, where the answer is whole in its first piece, as is each proxy's yes.
 
-It does what `stream` and `speech` do for the one course in which the first SYN is answered, the request leaves at once and
-the first piece of the answer is all of it and ok; whatever else happens is handed over to them at the step it has reached.
+It does what `stream` and `speech` do for the one course in which the first SYN is answered, all that is said leaves at once and
+the first piece of each answer is all of it and ok; whatever else happens is handed over to them at the step it has reached.
+Nothing is said before what was said last is answered, so Nagle holds nothing back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 from reachline.model import Clock
 from reachline.net.attempt import Attempt
+from reachline.net.hops import resumed
 from reachline.net.kernel import CONNECTED, INFO, INFO_SIZE, SO_TIMESTAMPNS, SYN_AGAIN_US, stamp
 from reachline.net.lean import Due, Lane, Lean, connect
 from reachline.net.result import Phases
@@ -43,7 +45,7 @@ class _Plain:
 
     def heard(self, lane: Lane, fd: int, events: int, lean: Lean, /) -> None:
         """Connected, or the answer has come."""
-        _, route, sock, _, began, mono, wall, connect_us = lean
+        _, route, sock, late_us, began, mono, wall, connect_us, passed = lean
         if not mono:
             # A peer that speaks first is not told of again: the ordinary machine asks what is there.
             if events & (_BROKEN | EPOLLIN) or not _is_connected(lane, fd, lean):
@@ -58,12 +60,18 @@ class _Plain:
                 _resumed(lane, fd, lean).hear(error, None)
             return
         at = stamp(ancillary)
-        rtt, status = lane.clocks.stamped(mono, wall, at), glance.read(data)
-        if rtt is None or status == DOUBT:
-            _resumed(lane, fd, lean).hear(data, at)
+        rtt = lane.clocks.stamped(mono, wall, at)
+        if rtt is not None and (step := len(passed)) < len(route.passing):
+            if route.passing[step].is_yes(data):
+                on = lane.live[fd] = (self, route, sock, late_us, began, mono, wall, connect_us, (*passed, rtt))
+                lane.saying.append((fd, on))
+                return
+        elif rtt is not None and (status := glance.read(data)) != DOUBT:
+            by_proxy = sum(passed)
+            phases = Phases(0, connect_us, by_proxy if passed else None, None, rtt, (mono - began) // 1_000 + rtt)
+            lane.arrived(fd, lean, rtt, _KERNEL, connect_us + by_proxy + rtt, status, phases)
             return
-        phases = Phases(0, connect_us, None, None, rtt, (mono - began) // 1_000 + rtt)
-        lane.arrived(fd, lean, rtt, _KERNEL, connect_us + rtt, status, phases)
+        _resumed(lane, fd, lean).hear(data, at)
 
     def over(self, lane: Lane, fd: int, lean: Lean, /) -> Attempt:
         attempt = _reconsidered(lane, fd, lean)
@@ -77,27 +85,33 @@ def _is_connected(lane: Lane, fd: int, lean: Lean) -> bool:
     state, rtt, again = _unpack(lean[2].getsockopt(IPPROTO_TCP, TCP_INFO, INFO_SIZE))
     if again or state not in CONNECTED or rtt >= SYN_AGAIN_US:
         return False
-    lane.saying.append((fd, lean, rtt))
+    connected = lane.live[fd] = (*lean[:7], rtt, ())
+    lane.saying.append((fd, connected))
     return True
 
 
-def say(lane: Lane, saying: Sequence[tuple[int, Lean, int]]) -> None:
-    """Send the requests of those that were connected, in so many us; but not of those that were cancelled meanwhile."""
+def say(lane: Lane, saying: Sequence[tuple[int, Lean]]) -> None:
+    """Send what is to be said next, but not of those that were cancelled meanwhile."""
     clocks, live = lane.clocks, lane.live
-    for fd, lean, rtt in saying:
+    for fd, lean in saying:
         if live.get(fd) is not lean:
             continue
-        course, route, sock, lateness_us, began, *_ = lean
-        assert route.glance is not None
-        request = route.glance.request
-        sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        course, route, sock, lateness_us, began, before, _, connect_us, passed = lean
+        step, passing, glance = len(passed), route.passing, route.glance
+        assert glance is not None
+        request = passing[step].request if step < len(passing) else glance.request
+        if not before:
+            sock.setsockopt(SOL_SOCKET, SO_TIMESTAMPNS, 1)
         mono = clocks.ns()
+        said = live[fd] = (course, route, sock, lateness_us, began, mono, mono + clocks.offset, connect_us, passed)
         try:
             sent = sock.send(request)
         except OSError:
-            _reconsidered(lane, fd, lean).ready(EPOLLOUT)
+            if before:
+                _resumed(lane, fd, said, request)
+            else:
+                _reconsidered(lane, fd, said).ready(EPOLLOUT)
             continue
-        said = live[fd] = (course, route, sock, lateness_us, began, mono, mono + clocks.offset, rtt)
         if sent < len(request):
             _resumed(lane, fd, said, request[sent:])
 
@@ -118,7 +132,7 @@ def _resumed(lane: Lane, fd: int, lean: Lean, rest: bytes = b"") -> Speech:
 def _resume(lane: Lane, attempt: Attempt, lean: Lean, rest: bytes = b"") -> Speech:
     attempt.sent = 1
     attempt.speech = speech = Speech(lane.home, attempt)
-    speech.resume(lean[7], lean[5], lean[6], rest)
+    speech.resume((lean[7], *lean[8]), lean[5], lean[6], rest, resumed(lean[1], len(lean[8])))
     return speech
 
 

@@ -46,13 +46,13 @@ class _Query:
                 sock.close()
                 left.append(due)
                 continue
-            going.append((self, route, sock, late(began - at), began, began, began + offset, number))
+            going.append((self, route, sock, late(began - at), began, began, began + offset, number, ()))
         lane.watch(going, EPOLLIN)
         return left
 
     def heard(self, lane: Lane, fd: int, events: int, lean: Lean, /) -> None:
         del events
-        _, route, sock, _, _, mono, wall, number = lean
+        _, route, sock, _, _, mono, wall, number, _ = lean
         glance = route.glance
         assert glance is not None
         try:

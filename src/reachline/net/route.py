@@ -15,6 +15,7 @@ from reachline.net.query import QUERY
 from reachline.net.resolve import Answer, nameserver
 from reachline.net.wheel import NEVER
 from reachline.talk import glance
+from reachline.talk.passing import exchanges
 from reachline.talk.secure import is_address
 from reachline.talk.way import Way
 
@@ -113,10 +114,13 @@ def _leaned(route: Route) -> Route:
     if route.bare:
         return route._replace(course=BARE)
     job = route.job
-    seen = None if route.places else glance.of(job.probe, job.endpoint)
-    if seen is None:
+    if route.places and job.probe.way is not Way.STREAM:
         return route
-    return route._replace(course=PLAIN if route.way is Way.STREAM else QUERY, glance=seen)
+    passing = exchanges(job.hops, route.places)
+    seen = None if passing is None else glance.of(job.probe, job.endpoint)
+    if passing is None or seen is None:
+        return route
+    return route._replace(course=PLAIN if route.way is Way.STREAM else QUERY, glance=seen, passing=passing)
 
 
 def _plain(sockaddr: tuple[object, ...]) -> SockAddr:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from collections.abc import Sequence
 from select import EPOLLIN, EPOLLOUT
 from typing import Final
 
@@ -337,10 +338,13 @@ class Speech:
     def _took(self, lap: Lap) -> int:
         return self._laps.took(lap.elapsed, spoken=self._talk is not None)
 
-    def resume(self, connect_us: int, mono: int, wall: int, rest: bytes) -> None:
-        """Go on with a plain request that was said at `mono` and `wall`, but for the rest; the watch is set anew."""
-        laps = self._laps
-        laps.connect_us, laps.mono, laps.wall = connect_us, mono, wall
+    def resume(self, laps: Sequence[int], mono: int, wall: int, rest: bytes, passage: Passage | None = None) -> None:
+        """Go on with what was said at `mono` and `wall`, but for the rest, to the probe's end or to the proxy of `passage`; `laps` are
+        the times of connect and of each answer of proxies until then, us. The watch is set anew.
+        """
+        self._passage = passage
+        self._laps.connect_us, self._laps.proxy_us = laps[0], sum(laps[1:])
+        self._laps.mono, self._laps.wall = mono, wall
         self._attempt.step = _go_on
         self._watched = 0
         self._send(rest)

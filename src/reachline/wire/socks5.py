@@ -19,6 +19,7 @@ __all__ = [
     "REPLIES",
     "SUCCEEDED",
     "Connect",
+    "is_success",
     "unwrapped",
     "wrapping",
 ]
@@ -133,6 +134,14 @@ class Connect:
         self.reply, self.rest, self._buffer = SUCCEEDED, data[size:], b""
         self.bound = data[3:size]
         return None
+
+
+def is_success(data: bytes) -> bool:
+    """Whether these bytes are a whole reply that says yes, and nothing behind it; never more than `Connect` would say."""
+    if len(data) < 5 or data[0] != _VERSION or data[1] != SUCCEEDED:
+        return False
+    kind = data[3]
+    return len(data) == (7 + data[4] if kind == _NAME else 6 + _SIZES.get(kind, -7))
 
 
 def _reply_size(data: bytes) -> int | None:
