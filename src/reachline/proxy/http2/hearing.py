@@ -24,6 +24,8 @@ __all__ = ["Hearing"]
 
 _WINDOW: Final = 65_535
 """Of streams to begin with (RFC 9113, 6.9.2)."""
+_UNTOLD: Final = 100
+"""Streams at once, before the peer says how many: no peer should take fewer (RFC 9113, 6.5.2)."""
 _FINAL: Final = 200
 _BODILESS: Final = frozenset({204, 304})
 _DRAINING: Final = b"draining"
@@ -34,7 +36,7 @@ class Hearing:
     """One connection's state."""
 
     __slots__ = (
-        "blocks", "counts", "cutter", "events", "floods", "is_client", "is_dead", "is_final", "is_warned", "last", "limits", "most", "next",
+        "blocks", "counts", "cutter", "events", "floods", "is_client", "is_dead", "is_final", "is_told", "is_warned", "last", "limits", "most", "next",
         "now", "peer_last", "room", "sender", "streams", "takes_connect", "window",
     )  # fmt: skip
 
@@ -53,7 +55,7 @@ class Hearing:
         self.now: Seconds = 0.0
         self.window = _WINDOW
         """Of what we say on a new stream."""
-        self.most = limits.streams
+        self.most = min(limits.streams, _UNTOLD)
         """Of streams of ours at once."""
         self.last = 0
         """The peer's last stream that was taken."""
@@ -61,6 +63,8 @@ class Hearing:
         """The next stream of ours."""
         self.peer_last: int | None = None
         """Our last stream that the peer takes, once it says that it goes away."""
+        self.is_told = False
+        """Whether the peer has said its settings."""
         self.is_warned = self.is_final = self.is_dead = False
         """Whether the peer was told that no more streams will be taken; whether none are; whether nothing at all is."""
         self.takes_connect = False
@@ -212,6 +216,9 @@ class Hearing:
             sender.encoder.resize(found[Setting.TABLE])
         if Setting.STREAMS in found:
             self.most = min(self.limits.streams, found[Setting.STREAMS])
+        elif not self.is_told:
+            self.most = self.limits.streams
+        self.is_told = True
         if Setting.CONNECT in found:
             self.takes_connect = bool(found[Setting.CONNECT])
         sender.control(frame(frames.SETTINGS, ACK, 0))
