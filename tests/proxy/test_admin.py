@@ -125,14 +125,18 @@ def test_what_it_does_not_do_or_cannot_read_is_refused_by_name_all_at_once(loop:
     unsaid = {"rate_limited_retry_back_off": {"reset_headers": [{"name": "x", "format": "SECONDS"}]}, "retry_on": "5xx"}
     routes = [forward("/a", "a", hash_policy=cookie), forward("/b", "a", retry_policy=unsaid)]
     undone = manager(routes, xff_num_trusted_hops=2, use_remote_address=True, add_user_agent=True)
-    listeners = [listener(rds), listener(manager([], codec_type="HTTP2"), name="two"), listener(undone, name="three")]
+    listeners = [
+        listener(rds),
+        listener(manager([], proxy_100_continue=True), name="two"),
+        listener(undone, name="three"),
+    ]
     given = {**document(listeners, [cluster("a", [1])]), "node": {"id": "n", "cluster": "c"}}
 
     with pytest.raises(ConfigError) as told, running(loop, given):
         pass
 
     assert [(each.place, each.path) for each in told.value.problems] == [
-        ("/nowhere", ""), ("test", "listeners.two.codec_type"), ("test", "listeners.three.xff_num_trusted_hops"),
+        ("/nowhere", ""), ("test", "listeners.two.proxy_100_continue"), ("test", "listeners.three.xff_num_trusted_hops"),
         ("test", "listeners.three.add_user_agent"), ("test", "routes.all.all.retry_policy.rate_limited_retry_back_off"),
         ("test", "routes.all.all.hash_policy.cookie.ttl"),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trustme
+from tests.proxy.asking import Client, head
 from tests.proxy.test_following import Files
 from tests.proxy.world import (
     WITHIN,
@@ -107,23 +108,31 @@ def test_the_certificate_and_the_chain_are_those_of_the_name(
     assert b"x-forwarded-proto: https" in endpoint.asked[0]
 
 
-def test_a_client_that_would_rather_speak_http_2_is_not_promised_it(
-    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path
+@pytest.mark.parametrize(
+    ("codec", "offered", "agreed"),
+    [("AUTO", ["h2", "http/1.1"], "h2"), ("AUTO", ["http/1.1"], "http/1.1"), ("HTTP1", ["h2", "http/1.1"], "http/1.1")],
+)
+def test_a_client_is_promised_what_it_will_be_answered_by(
+    loop: Loop, endpoint: Endpoint, authority: trustme.CA, tmp_path: Path, codec: str, offered: list[str], agreed: str
 ) -> None:
-    certificate = written(authority.issue_cert("a.example"), tmp_path, "a")
+    certificate = written(authority.issue_cert("localhost"), tmp_path, "a")
     common = {"tls_certificates": [certificate], "alpn_protocols": ["h2", "http/1.1"]}
-    given = document([listener(manager([forward("/", "a")]), **secured(common))], [cluster("a", [endpoint.port])])
+    handler = manager([forward("/", "a")], codec_type=codec)
+    given = document([listener(handler, **secured(common))], [cluster("a", [endpoint.port])])
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    with (
-        running(loop, given) as proxy,
-        connect(proxy) as plain,
-        context.wrap_socket(plain, server_hostname="a.example") as client,
-    ):
-        assert client.selected_alpn_protocol() == "http/1.1"
-        client.sendall(get("/x"))
-        assert status(drain(client)) == 200
+    context.set_alpn_protocols(offered)
+    with running(loop, given) as proxy:
+        if agreed == "h2":
+            with Client(proxy.port, context) as client:
+                assert client.answer(head("/x", scheme="https")).body == b"one"
+        with connect(proxy) as plain, context.wrap_socket(plain, server_hostname="localhost") as client_of_1:
+            assert client_of_1.selected_alpn_protocol() == agreed
+            if agreed != "h2":
+                client_of_1.sendall(get("/x"))
+                assert status(drain(client_of_1)) == 200
+
+    assert all(b"x-forwarded-proto: https" in each for each in endpoint.asked)
 
 
 def test_a_certificate_that_changes_is_shown_and_one_that_is_broken_is_not(

@@ -25,17 +25,19 @@ class AnswerReader:
     """One connection's bytes. `expect` begins each answer; `answer` holds what came of it, `broken` why it cannot be believed."""
 
     __slots__ = (
-        "_count", "_head", "_in_head", "_is_head_only", "_most_bytes", "_most_headers", "_nominated", "_parser", "_stalled",
+        "_count", "_head", "_in_head", "_is_head_only", "_keeps_trailers", "_most_bytes", "_most_headers", "_nominated", "_parser", "_stalled",
         "_upgrade", "answer", "broken", "rest",
     )  # fmt: skip
 
-    def __init__(self, *, most_headers: int, most_bytes: int) -> None:
+    def __init__(self, *, most_headers: int, most_bytes: int, trailers: bool = True) -> None:
+        """`trailers`: whether they are kept."""
         self.answer: Answer | None = None
         self.broken = ""
         self.rest: bytes | None = None
         """After 101: the first bytes of the other protocol."""
         self._most_headers: Final = most_headers
         self._most_bytes: Final = most_bytes
+        self._keeps_trailers: Final = trailers
         self._parser = httptools.HttpResponseParser(self)
         self._is_head_only = False
         self._in_head = False
@@ -109,7 +111,8 @@ class AnswerReader:
         answer, name = self.answer, name.lower()
         assert answer is not None
         if not self._in_head:
-            answer.trailers.append((name, value))
+            if self._keeps_trailers:
+                answer.trailers.append((name, value))
         elif name not in _SPECIAL:
             answer.headers.append((name, value))
         else:

@@ -9,7 +9,8 @@ from typing import Final
 from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Cluster, Thresholds
 from reachline.model import Seconds
-from reachline.proxy.message import Headers, first
+from reachline.proxy.grpc import went_wrong
+from reachline.proxy.message import Answer, first
 from reachline.proxy.pool import Pool, Secured
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.listing import Pick
@@ -87,19 +88,21 @@ class Backend:
         column: Column,
         took: Seconds,
         code: int | None = None,
-        headers: Headers | None = None,
+        answer: Answer | None = None,
     ) -> None:
-        """A try at an endpoint is over; `code` and `headers` are of its answer, if it came to one."""
+        """A try at an endpoint is over; `code` is how it is judged where it came to an answer."""
         counts = self.endpoints.get(pick.target)
         if counts is None:
             counts = self.endpoints[pick.target] = Counter()
         word = _WORDS[column]
+        if answer is not None and answer.trailers and went_wrong(answer.trailers):
+            word = _WORDS[Column.ERRORS]
         if word:
             counts[word] += 1
         self.kept.finish(pick, column, took, code)
-        if code is not None:
-            self.codes[code] += 1
-            if headers is not None and first(headers, _FAILS_CHECKS) is not None:
+        if code is not None and answer is not None:
+            self.codes[answer.status] += 1
+            if first(answer.headers, _FAILS_CHECKS) is not None:
                 self.kept.failed_by_call(pick)
 
     def forget(self, keys: Collection[str]) -> None:

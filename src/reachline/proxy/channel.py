@@ -46,6 +46,7 @@ class EndpointChannel(asyncio.BufferedProtocol):
     """Written by its pool and by the exchange that holds it, in one thread."""
 
     __slots__ = (
+        "_has_trailers",
         "_is_heard",
         "_is_raw",
         "_is_sent",
@@ -60,7 +61,8 @@ class EndpointChannel(asyncio.BufferedProtocol):
         "uses",
     )
 
-    def __init__(self, pool: Pool, place: Place, *, most_headers: int, most_bytes: int) -> None:
+    def __init__(self, pool: Pool, place: Place, *, most_headers: int, most_bytes: int, trailers: bool = False) -> None:
+        """`trailers`: whether they are passed on, either way."""
         self.pool: Final = pool
         self.place: Final = place
         self.caller: Caller | None = None
@@ -68,7 +70,8 @@ class EndpointChannel(asyncio.BufferedProtocol):
         self.uses = 0
         self.since: Seconds = 0.0
         self.idle_since: Seconds = 0.0
-        self._reader: Final = AnswerReader(most_headers=most_headers, most_bytes=most_bytes)
+        self._has_trailers: Final = trailers
+        self._reader: Final = AnswerReader(most_headers=most_headers, most_bytes=most_bytes, trailers=trailers)
         self._transport: asyncio.Transport | None = None
         self._is_raw = self._is_heard = self._is_sent = False
         """Whether another protocol is spoken; whether the endpoint, and whether we, send no more of it."""
@@ -81,7 +84,7 @@ class EndpointChannel(asyncio.BufferedProtocol):
         self.uses += 1
         out = request_head(request, caller.way.path, caller.host, headers)
         if body or request.is_complete:
-            _add_body(out, request, body)
+            self._add_body(out, request, body)
         answer = self._reader.expect(head_only=request.method == b"HEAD")
         self._transport.write(b"".join(out))
         return answer
@@ -89,7 +92,7 @@ class EndpointChannel(asyncio.BufferedProtocol):
     def more(self, request: Request, body: list[bytes]) -> None:
         """Send more of the request's body, and its end where it is here whole."""
         out: list[bytes] = []
-        _add_body(out, request, body)
+        self._add_body(out, request, body)
         if out:
             self.write(b"".join(out))
 
@@ -213,9 +216,8 @@ class EndpointChannel(asyncio.BufferedProtocol):
         if caller is not None:
             caller.lost(lost)
 
-
-def _add_body(out: list[bytes], request: Request, body: list[bytes]) -> None:
-    if body:
-        out += framed(body, chunked=True) if request.is_chunked else body
-    if request.is_complete and request.is_chunked:
-        out.append(last(request.trailers))
+    def _add_body(self, out: list[bytes], request: Request, body: list[bytes]) -> None:
+        if body:
+            out += framed(body, chunked=True) if request.is_chunked else body
+        if request.is_complete and request.is_chunked:
+            out.append(last(request.trailers if self._has_trailers else []))

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reachline.model import Seconds
+from reachline.proxy import flags
 from reachline.proxy.arrival import Peer
-from reachline.proxy.ends import half_close, unread
+from reachline.proxy.ends import UNKNOWN, half_close, peer_of, unread
 from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import CONTINUE, answer_head, framed, last, local_head
+from reachline.proxy.http2.frames import PREFACE
 from reachline.proxy.message import Answer, Headers, Request
 from reachline.proxy.requests import RequestReader
 
 if TYPE_CHECKING:
     from reachline.proxy.front import Front
+    from reachline.proxy.multiplexed import Multiplexed
 
-__all__ = ["Downstream"]
+__all__ = ["Downstream", "Other"]
 
-_UNKNOWN: Final = Peer("", 0)
+_ALPN: Final = "h2"
+
+
+class Other(NamedTuple):
+    """HTTP/2 on connections that agree on it by ALPN, or begin by its preface, or always."""
+
+    made: Callable[[], Multiplexed]
+    always: bool = False
 
 
 class Downstream(asyncio.BufferedProtocol):
     """Written by the loop and by the exchange of now. What clients send ahead of their turn is read no further than one piece."""
 
     __slots__ = (
-        "_front", "_held", "_is_chunked", "_is_full", "_is_heard", "_is_lingering", "_is_sent", "_reader", "_transport", "exchange", "idle_since",
+        "_begun", "_front", "_held", "_is_chunked", "_is_full", "_is_heard", "_is_lingering", "_is_sent", "_other", "_reader", "_transport", "exchange", "idle_since",
         "peer", "requests", "since",
     )  # fmt: skip
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, other: Other | None = None) -> None:
+        """`other`: who takes over where HTTP/2 is spoken; None: nobody does."""
         self._front: Final[Front] = front
+        self._other = other
+        self._begun = b""
+        """What came while it is not known whether that is HTTP/2."""
         self._reader: Final = RequestReader(front.limits)
         self._transport: asyncio.Transport | None = None
         self._held = self._is_full = False
@@ -42,7 +56,7 @@ class Downstream(asyncio.BufferedProtocol):
         self._is_lingering = self._is_heard = self._is_sent = False
         """Whether nothing more is answered; after an upgrade, whether the client, and whether we, send no more."""
         self.exchange: Exchange | None = None
-        self.peer: Peer = _UNKNOWN
+        self.peer: Peer = UNKNOWN
         self.requests = 0
         self.since: Seconds = front.now()
         self.idle_since: Seconds = self.since
@@ -53,7 +67,10 @@ class Downstream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.peer = _peer(transport)
+        if self._other is not None and (self._other.always or _agreed(transport) == _ALPN):
+            self._hand_over(self._other, transport, b"")
+            return
+        self.peer = peer_of(transport)
         self._front.came(self)
 
     def get_buffer(self, _: int) -> memoryview:
@@ -64,7 +81,11 @@ class Downstream(asyncio.BufferedProtocol):
             return
         front, exchange = self._front, self.exchange
         data = bytes(front.room[:size])
-        front.counts["downstream_cx_rx_bytes_total"] += size
+        if self._other is not None:
+            data = self._begun + data
+            if self._is_other(self._other, data):
+                return
+        front.counts["downstream_cx_rx_bytes_total"] += len(data)
         if exchange is not None and exchange.is_raw:
             exchange.raw_from_client(data)
             return
@@ -159,11 +180,12 @@ class Downstream(asyncio.BufferedProtocol):
         """The answer cannot be ended well: neither a last chunk nor all of its length, so that the client sees it."""
         self.close()
 
-    def no_upgrade(self) -> None:
-        """No other protocol: what follows are requests."""
+    def no_upgrade(self) -> bool:
+        """No other protocol: what follows are requests, as they may here."""
         if self._reader.rest is not None:
             self._reader.resume()
             self.hold(False)
+        return True
 
     def switch(self, exchange: Exchange) -> bytes:
         """From now on bytes are the exchange's; those that came ahead."""
@@ -200,9 +222,14 @@ class Downstream(asyncio.BufferedProtocol):
     @property
     def is_amid_head(self) -> bool:
         """Whether a request has begun that is no request yet."""
-        return self.is_idle and self._reader.is_amid_head
+        return self.is_idle and (self._reader.is_amid_head or bool(self._begun))
 
-    def refuse(self, reply: LocalReply) -> None:
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Those under way."""
+        return () if self.exchange is None else (self.exchange,)
+
+    def refuse(self, reply: LocalReply = flags.HEADER_TIMEOUT) -> None:
         """End the connection with an answer to what never became a request."""
         request = Request(self._front.now())
         request.is_complete = True
@@ -224,6 +251,28 @@ class Downstream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # Inside.
+
+    def _is_other(self, other: Other, data: bytes) -> bool:
+        """Whether these first bytes are not for HTTP/1."""
+        if data[: len(PREFACE)] == PREFACE[: len(data)]:
+            if len(data) < len(PREFACE):
+                self._begun = data
+                return True
+            assert self._transport is not None
+            self._front.left(self)
+            self._hand_over(other, self._transport, data)
+            return True
+        self._other, self._begun = None, b""
+        return False
+
+    def _hand_over(self, other: Other, transport: asyncio.Transport, data: bytes) -> None:
+        self._transport = None
+        made = other.made()
+        transport.set_protocol(made)
+        made.connection_made(transport)
+        if data:
+            self._front.room[: len(data)] = data
+            made.buffer_updated(len(data))
 
     def _head(self, request: Request, answer: Answer, headers: Headers) -> tuple[list[bytes], bool]:
         front = self._front
@@ -298,13 +347,7 @@ class Downstream(asyncio.BufferedProtocol):
         half_close(transport)
 
 
-def _peer(transport: asyncio.Transport) -> Peer:
-    name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-    if name is None or own is None:
-        return _UNKNOWN  # gone before it was here
-    sock = transport.get_extra_info("socket")
+def _agreed(transport: asyncio.Transport) -> str | None:
+    """What ALPN came to."""
     shaken = transport.get_extra_info("ssl_object")
-    is_tls, is_certified = shaken is not None, shaken is not None and bool(shaken.getpeercert())
-    if sock is not None and sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return Peer("", 0, is_tls=is_tls)
-    return Peer(name[0], name[1], own[1], is_tls, own[0], is_certified=is_certified)
+    return None if shaken is None else shaken.selected_alpn_protocol()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import socket
 import termios
 from array import array
 from typing import Final
 
 from reachline.model import Seconds
 from reachline.proxy.alarms import Alarm
+from reachline.proxy.arrival import Peer
 
-__all__ = ["Leaving", "half_close", "reading_room", "unread"]
+__all__ = ["UNKNOWN", "Leaving", "half_close", "peer_of", "reading_room", "unread"]
+
+UNKNOWN: Final = Peer("", 0)
 
 _ROOM: Final = 1 << 16
 """Bytes of one read. Asyncio's own way makes 256 KiB anew for each, of which the kernel must find the pages: 18 us a read."""
@@ -93,3 +97,16 @@ def _unsent(transport: asyncio.Transport) -> int:
     except (OSError, ValueError):  # closed already
         return 0
     return transport.get_write_buffer_size() + held[0]
+
+
+def peer_of(transport: asyncio.Transport) -> Peer:
+    """Who is at the other end."""
+    name, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+    if name is None or own is None:
+        return UNKNOWN  # gone before it was here
+    sock = transport.get_extra_info("socket")
+    shaken = transport.get_extra_info("ssl_object")
+    is_tls, is_certified = shaken is not None, shaken is not None and bool(shaken.getpeercert())
+    if sock is not None and sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return Peer("", 0, is_tls=is_tls)
+    return Peer(name[0], name[1], own[1], is_tls, own[0], is_certified=is_certified)

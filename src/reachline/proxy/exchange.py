@@ -9,6 +9,7 @@ from reachline.errors import Shed
 from reachline.model import Seconds
 from reachline.proxy import flags
 from reachline.proxy.flags import LocalReply, Lost
+from reachline.proxy.grpc import as_grpc, code_of, is_grpc
 from reachline.proxy.message import Answer, Headers, Request
 from reachline.proxy.retries import Retries
 from reachline.proxy.way import Way
@@ -16,9 +17,11 @@ from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column, column_of
 
 if TYPE_CHECKING:
+    from reachline.proxy.carried import EndpointStream
     from reachline.proxy.channel import EndpointChannel
     from reachline.proxy.downstream import Downstream
     from reachline.proxy.front import Front
+    from reachline.proxy.stream import Stream
 
 __all__ = ["Exchange"]
 
@@ -34,9 +37,9 @@ class Exchange:
         "sent_at", "service_ms", "way",
     )  # fmt: skip
 
-    def __init__(self, front: Front, down: Downstream, request: Request) -> None:
+    def __init__(self, front: Front, down: Downstream | Stream, request: Request) -> None:
         self.front: Final[Front] = front
-        self.down: Final[Downstream] = down
+        self.down: Final[Downstream | Stream] = down
         self.request: Final[Request] = request
         self.way: Way | None = None
         self.pick: Pick | None = None
@@ -57,7 +60,7 @@ class Exchange:
         """When the request was here whole, and sent."""
         self.is_begun = self.is_over = self.is_raw = False
         self._answer: Answer | None = None
-        self._channel: EndpointChannel | None = None
+        self._channel: EndpointChannel | EndpointStream | None = None
         self._waits = self._counted = False
         """Whether a connection is waited for; whether the backend counts this request."""
         self._try_began: Seconds = 0.0
@@ -99,15 +102,16 @@ class Exchange:
             self._whole()
         channel.more(request, body)
 
-    def gone(self) -> None:
+    def gone(self, details: str = "downstream_remote_disconnect", flag: str = "DC") -> None:
+        """The client, or its wish for an answer, is no more."""
         if not self.is_over:
-            self.flag, self.details = "DC", "downstream_remote_disconnect"
+            self.flag, self.details = flag, details
             self._give_up()
             self._end(keep=False)
 
     # What the pool tells.
 
-    def connected(self, channel: EndpointChannel) -> None:
+    def connected(self, channel: EndpointChannel | EndpointStream) -> None:
         self._waits = False
         self._send(channel)
 
@@ -186,6 +190,8 @@ class Exchange:
 
     def reply(self, reply: LocalReply) -> None:
         """Answer it here."""
+        if is_grpc(self.request):
+            reply = as_grpc(reply)
         keep = not reply.closes and self.request.is_complete and self.request.keeps and not self.front.is_draining
         self.code, self.flag, self.details = reply.status, reply.flag, reply.details or "direct_response"
         self.bytes_out = 0 if self.request.method == b"HEAD" else len(reply.body)
@@ -200,11 +206,10 @@ class Exchange:
         request = self.request
         if request.upgrade.decode("latin-1") in way.upgrades:
             return True
-        if request.upgrade in self.front.known_upgrades:
+        if request.upgrade in self.front.known_upgrades or not self.down.no_upgrade():
             self.reply(flags.UPGRADE_FORBIDDEN)
             return False
         request.upgrade = b""
-        self.down.no_upgrade()
         return True
 
     def _try(self) -> None:
@@ -232,7 +237,7 @@ class Exchange:
         else:
             self._fail(flags.OVERFLOW)
 
-    def _send(self, channel: EndpointChannel) -> None:
+    def _send(self, channel: EndpointChannel | EndpointStream) -> None:
         request = self.request
         assert self.way is not None
         self.way.backend.counts["upstream_rq_total"] += 1
@@ -272,7 +277,8 @@ class Exchange:
             if retries.is_over_limit:
                 self.flag = "URX"
             return False
-        self._finish_try(flags.column(answer.status), answer.status)
+        code = code_of(answer) if is_grpc(self.request) else answer.status
+        self._finish_try(flags.column(code), code)
         channel, self._channel = self._channel, None
         if channel is not None:
             self._let_go(channel, answer)
@@ -319,13 +325,14 @@ class Exchange:
         self._end(keep=False)
 
     def _complete(self, answer: Answer) -> None:
-        self._finish_try(flags.column(answer.status), answer.status)
+        code = code_of(answer) if is_grpc(self.request) else answer.status
+        self._finish_try(flags.column(code), code)
         channel, self._channel = self._channel, None
         self._end(keep=self.front.keeps(self.down, self.request))
         if channel is not None:
             self._let_go(channel, answer)
 
-    def _let_go(self, channel: EndpointChannel, answer: Answer) -> None:
+    def _let_go(self, channel: EndpointChannel | EndpointStream, answer: Answer) -> None:
         if answer.is_complete and answer.keeps and self.request.is_complete:
             channel.release()
         else:
@@ -361,7 +368,7 @@ class Exchange:
             return
         began, self._try_began = self._try_began, -1.0
         took, answer = self.front.now() - began, self._answer
-        way.backend.ended(pick, column, took, code, None if answer is None else answer.headers)
+        way.backend.ended(pick, column, took, code, answer)
 
     def _clear_try(self, way: Way) -> None:
         if way.retry is not None and way.retry.per_try_timeout is not None:

@@ -77,7 +77,13 @@ TIMEOUT: Final = Lost("", "UT", Failure.TIMEOUT, status=504)
 _RESET: Final = "upstream connect error or disconnect/reset before headers. "
 
 NO_ENDPOINT: Final = LocalReply(503, b"no healthy upstream", "UH", details="no_healthy_upstream")
-DROPPED: Final = LocalReply(503, b"unconditional drop overload", "DO", details="drop_overload")
+DROPPED: Final = LocalReply(
+    503,
+    b"unconditional drop overload",
+    "UDO",
+    headers=((b"x-envoy-unconditional-drop-overload", b"true"),),
+    details="drop_overload",
+)
 NO_ROUTE: Final = LocalReply(404, b"", "NR", details="route_not_found")
 UPGRADE_REQUIRED: Final = LocalReply(426, b"Upgrade Required", "DPE", closes=True, details="low_version")
 NO_HOST: Final = LocalReply(400, closes=True, details="missing_host_header")

@@ -23,7 +23,9 @@ from reachline.proxy.exchange import Exchange
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.heads import Dates
 from reachline.proxy.message import Answer, Headers, Request, first
+from reachline.proxy.multiplexed import Multiplexed
 from reachline.proxy.requests import Limits
+from reachline.proxy.stream import Stream
 from reachline.proxy.way import Way
 
 __all__ = ["Decide", "Front"]
@@ -56,6 +58,8 @@ class Front:
         """Replaced whole where routes change."""
         self.counts: Final = counts
         self.codes: Final[Counter[int]] = Counter()
+        self.http2: Final[Counter[str]] = Counter()
+        """What clients did by it, by Envoy's names."""
         self.rng: Final = rng
         self.buffer_limit: Final = buffer_limit
         self.logs: Final = tuple(logs)
@@ -78,7 +82,7 @@ class Front:
         self.known_upgrades: Final = frozenset({b"websocket"} | {each.kind.encode() for each in manager.upgrades})
         """What is refused where it is not let through; all others are requests without an upgrade."""
         self.leaving: Final = Leaving(self.loop, manager.delayed_close_timeout)
-        self.connections: Final[set[Downstream]] = set()
+        self.connections: Final[set[Downstream | Multiplexed]] = set()
         self._wall: Final = wall
         self._retriable: Final = retriable
         self._dates: Final = Dates()
@@ -86,6 +90,7 @@ class Front:
         own = {b"server"} if manager.server_header == "OVERWRITE" else set[bytes]()
         self._own: Final = own if manager.suppress_envoy_headers else own | {b"x-envoy-upstream-service-time"}
         """Headers of answers that are ours alone."""
+        self._server_name: Final = manager.server_name.encode()
         self._server: Final = b"server: " + manager.server_name.encode() + b"\r\n"
         self._routes: Final[dict[Seconds, Alarm[Exchange]]] = {}
         self._tries: Final[dict[Seconds, Alarm[Exchange]]] = {}
@@ -196,7 +201,7 @@ class Front:
             found = self._tries[after] = Alarm(self.loop, after, Exchange.try_late)
         return found
 
-    def keeps(self, down: Downstream, request: Request) -> bool:
+    def keeps(self, down: Downstream | Stream, request: Request) -> bool:
         """Whether a connection may go on after the answer to this request of it."""
         most = self.manager.max_requests_per_connection
         return request.is_complete and request.keeps and not self.is_draining and (not most or down.requests < most)
@@ -210,6 +215,15 @@ class Front:
     def date(self) -> bytes:
         """The line of now."""
         return self._dates.at(self._wall())
+
+    def signed(self, headers: Headers) -> Headers:
+        """An answer's headers with when and by whom it is given, where they do not say so."""
+        found = list(headers)
+        if first(headers, b"date") is None:
+            found.append((b"date", self._dates.text_at(self._wall())))
+        if self.server_line(headers):
+            found.append((b"server", self._server_name))
+        return found
 
     def server_line(self, headers: Headers) -> bytes:
         """The line of an answer with these headers that says who answers; empty: theirs does."""
@@ -225,12 +239,17 @@ class Front:
 
     # What connections tell.
 
-    def came(self, down: Downstream) -> None:
+    def came(self, down: Downstream | Multiplexed) -> None:
         """A client connected."""
         self.connections.add(down)
         self.counts["downstream_cx_total"] += 1
 
-    def went(self, down: Downstream, *, is_reset: bool) -> None:
+    def left(self, down: Downstream) -> None:
+        """Another protocol takes its connection over, and tells of it anew."""
+        self.connections.discard(down)
+        self.counts["downstream_cx_total"] -= 1
+
+    def went(self, down: Downstream | Multiplexed, *, is_reset: bool) -> None:
         """Its connection is over."""
         self.connections.discard(down)
         self.counts["downstream_cx_destroy"] += 1
@@ -243,38 +262,48 @@ class Front:
         """End what was silent for too long. To be called often, against the shortest of its times."""
         manager = self.manager
         for down in list(self.connections):
-            exchange = down.exchange
-            if exchange is not None:
+            exchanges = down.exchanges
+            for exchange in exchanges:
                 self._sweep_exchange(exchange, now)
-            elif down.is_amid_head:
+            if isinstance(down, Multiplexed):
+                down.sweep(now)
+                if exchanges and self._is_old(down, now):
+                    down.wind_up()
+            if exchanges:
+                continue
+            if down.is_amid_head:
                 if manager.request_headers_timeout and now - down.idle_since >= manager.request_headers_timeout:
-                    down.refuse(flags.HEADER_TIMEOUT)
+                    down.refuse()
                 elif manager.idle_timeout and now - down.idle_since >= manager.idle_timeout:
                     down.close()
             elif down.is_idle and self._is_due(down, now) and not down.has_asked:
                 self.counts["downstream_cx_idle_timeout"] += 1
                 down.close()
 
-    def _is_due(self, down: Downstream, now: Seconds) -> bool:
+    def _is_old(self, down: Downstream | Multiplexed, now: Seconds) -> bool:
+        most = self.manager.max_connection_duration
+        return bool(most) and now - down.since >= most
+
+    def _is_due(self, down: Downstream | Multiplexed, now: Seconds) -> bool:
         """Whether a connection ends if it is idle."""
         idle = self.manager.idle_timeout
         return self._is_leaving(down, now) or (bool(idle) and now - down.idle_since >= idle) or self._is_old(down, now)
 
-    def _is_old(self, down: Downstream, now: Seconds) -> bool:
-        most = self.manager.max_connection_duration
-        return bool(most) and now - down.since >= most
-
-    def _is_leaving(self, down: Downstream, now: Seconds) -> bool:
+    def _is_leaving(self, down: Downstream | Multiplexed, now: Seconds) -> bool:
         """Whether an idle connection ends; one that is new may have a request under way, which a close would reset."""
         return self._ends_idle and (down.requests > 0 or now - down.since >= _FIRST)
 
     def retire(self) -> None:
         """Connections end with their next answer; idle ones may still bring a request for that."""
         self.is_draining = True
+        for down in self.connections:
+            if isinstance(down, Multiplexed):
+                down.wind_up()
 
     def drain(self) -> None:
         """Connections end with the answer of now, idle ones at once."""
-        self.is_draining = self._ends_idle = True
+        self.retire()
+        self._ends_idle = True
         self.sweep(self.now())
 
     def close(self) -> None:

@@ -9,7 +9,17 @@ from typing import Final
 from reachline.proxy.flags import LocalReply, phrase
 from reachline.proxy.message import Answer, Headers, Request, first
 
-__all__ = ["CONTINUE", "LAST_CHUNK", "Dates", "answer_head", "framed", "last", "local_head", "request_head"]
+__all__ = [
+    "CONTINUE",
+    "LAST_CHUNK",
+    "Dates",
+    "answer_head",
+    "described",
+    "framed",
+    "last",
+    "local_head",
+    "request_head",
+]
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -23,19 +33,27 @@ _BODILESS_METHODS: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"TRACE", b"CO
 class Dates:
     """The `date` header, made once a second."""
 
-    __slots__ = ("_second", "_text")
+    __slots__ = ("_line", "_second", "_text")
 
     def __init__(self) -> None:
         self._second = -1
-        self._text = b""
+        self._line = self._text = b""
 
     def at(self, wall: float) -> bytes:
         """`date: …` with its line break."""
-        second = int(wall)
-        if second != self._second:
-            self._second = second
-            self._text = f"date: {formatdate(second, usegmt=True)}\r\n".encode()
+        if int(wall) != self._second:
+            self._make(int(wall))
+        return self._line
+
+    def text_at(self, wall: float) -> bytes:
+        """Its value alone."""
+        if int(wall) != self._second:
+            self._make(int(wall))
         return self._text
+
+    def _make(self, second: int) -> None:
+        self._second, self._text = second, formatdate(second, usegmt=True).encode()
+        self._line = b"date: %b\r\n" % self._text
 
 
 def _lines(out: list[bytes], headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -112,6 +130,16 @@ def local_head(
     if reply.body and not head_only:
         out.append(reply.body)
     return out
+
+
+def described(reply: LocalReply, headers: Headers) -> Headers:
+    """Headers of an answer of our own with what its body is, where protocols say nothing else of that."""
+    if not reply.body or first(headers, b"content-length") is not None:
+        return headers
+    found = [*headers, (b"content-length", b"%d" % len(reply.body))]
+    if first(headers, b"content-type") is None:
+        found.append((b"content-type", b"text/plain"))
+    return found
 
 
 def framed(chunks: Sequence[bytes], *, chunked: bool) -> list[bytes]:

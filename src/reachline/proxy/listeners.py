@@ -15,9 +15,10 @@ from reachline.errors import ConfigError
 from reachline.model import Seconds
 from reachline.proxy.backend import Backend
 from reachline.proxy.doorway import Doorway, Handling, Serving
-from reachline.proxy.downstream import Downstream
+from reachline.proxy.downstream import Downstream, Other
 from reachline.proxy.front import Front
 from reachline.proxy.logs import File, Logged
+from reachline.proxy.multiplexed import Multiplexed, limits_of
 from reachline.proxy.routing import Router, retriable
 from reachline.proxy.securing import Servers
 from reachline.proxy.tcp import TcpFront, Tunnel
@@ -179,8 +180,7 @@ class Listeners:
         for each in chains_of(listener):
             place = f"{self._place}: listeners.{listener.name}"
             handler = each.handler
-            # Only whoever passes bytes on unread can promise HTTP/2 to those who ask.
-            without = () if isinstance(handler, TcpProxy) else ("h2",)
+            without = ("h2",) if isinstance(handler, HttpManager) and handler.codec == "HTTP1" else ()
             servers = None if each.tls is None else Servers(each.tls, place=place, without=without)
             if isinstance(handler, TcpProxy):
                 yield each, self._tcp(handler, servers, each)
@@ -202,7 +202,10 @@ class Listeners:
             logs=[Logged(each, self._file(each), Random(self._rng.random())) for each in manager.access_logs],
         )
         self._routers.append((front, router, name))
-        return Handling(front, lambda: Downstream(front), servers, chain.handshake_timeout)
+        limits = limits_of(manager)
+        other = Other(lambda: Multiplexed(front, limits), always=manager.codec == "HTTP2")
+        spoken = None if manager.codec == "HTTP1" else other
+        return Handling(front, lambda: Downstream(front, spoken), servers, chain.handshake_timeout)
 
     def _tcp(self, settings: TcpProxy, servers: Servers | None, chain: FilterChain) -> Handling:
         front = TcpFront(settings, lambda rng: self._drawn(settings, rng), rng=Random(self._rng.random()))

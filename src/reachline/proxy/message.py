@@ -16,8 +16,8 @@ class Request:
     """One request of a connection. `chunks` is what of its body is yet to be taken."""
 
     __slots__ = (
-        "authority", "began", "chunks", "expects", "headers", "is_complete", "keeps", "length", "method", "path", "size", "target",
-        "trailers", "upgrade", "version",
+        "authority", "began", "chunks", "expects", "headers", "is_complete", "keeps", "length", "method", "path", "scheme", "size",
+        "target", "trailers", "upgrade", "version",
     )  # fmt: skip
 
     def __init__(self, began: float) -> None:
@@ -28,6 +28,8 @@ class Request:
         self.path = b""
         """In origin form, with its query."""
         self.authority = b""
+        self.scheme = b""
+        """As the client said it; empty: by HTTP/1 it does not."""
         self.version = "1.1"
         self.headers: Headers = []
         self.trailers: Headers = []

@@ -12,6 +12,8 @@ from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Thresholds
 from reachline.model import Failure, Seconds
 from reachline.proxy import flags
+from reachline.proxy.carried import EndpointStream
+from reachline.proxy.carrier import Carrier
 from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.ends import reading_room
 from reachline.proxy.flags import Lost
@@ -33,8 +35,8 @@ class Secured(NamedTuple):
 class Waiter(Protocol):
     """Who waits for a connection."""
 
-    def connected(self, channel: EndpointChannel) -> None:
-        """Here is one."""
+    def connected(self, channel: EndpointChannel | EndpointStream) -> None:
+        """Here is one, or room on one."""
 
     def unconnected(self, lost: Lost) -> None:
         """There will be none."""
@@ -43,14 +45,16 @@ class Waiter(Protocol):
 class Place:
     """One endpoint's connections. `idle` is a stack: the one used last is used next, as in Envoy."""
 
-    __slots__ = ("connecting", "idle", "is_left", "key", "open", "pick", "secured", "waiting")
+    __slots__ = ("connecting", "idle", "is_left", "key", "open", "pick", "secured", "shared", "waiting")
 
     def __init__(self, key: str, pick: Pick, secured: Secured | None) -> None:
         self.key: Final = key
         self.pick: Final = pick
         self.secured = secured
         self.idle: Final[list[EndpointChannel]] = []
-        self.open: Final[set[EndpointChannel]] = set()
+        self.shared: Final[list[Carrier]] = []
+        """Those of HTTP/2, which many requests share."""
+        self.open: Final[set[EndpointChannel | Carrier]] = set()
         self.connecting = 0
         self.is_left = False
         """Connections of it are used no more once they are free."""
@@ -83,6 +87,10 @@ class Pool:
         self._pending = 0
         self._is_closed = False
         self._left = 0
+        self._each: Final = upstream.http2.max_concurrent_streams if upstream.protocol == "HTTP2" else 1
+        """Requests that a connection which is being made will take."""
+        self.http2: Final[Counter[str]] = Counter()
+        """Figures of HTTP/2, by Envoy's names behind `http2.`."""
         self.room: Final = reading_room()
 
     @property
@@ -100,11 +108,14 @@ class Pool:
         place = self._places.get(key)
         return 0 if place is None else len(place.open)
 
-    def take(self, pick: Pick, authority: str = "") -> EndpointChannel | None:
-        """A kept connection that is free, or None: `wait` for one."""
+    def take(self, pick: Pick, authority: str = "") -> EndpointChannel | EndpointStream | None:
+        """A kept connection that is free, or room on one; None: `wait` for it."""
         place = self._places.get(self._key(pick, authority))
         if place is None:
             return None
+        for carrier in place.shared:
+            if carrier.is_free:
+                return carrier.begin()
         while place.idle:
             channel = place.idle.pop()
             if channel.is_open:
@@ -152,13 +163,25 @@ class Pool:
             channel.idle_since = self._loop.time()
             place.idle.append(channel)
 
-    def drop(self, channel: EndpointChannel) -> None:
+    def freed(self, carrier: Carrier) -> None:
+        """There may be room on it: for those that wait longest. What is of no more use ends with its streams."""
+        place = carrier.place
+        while place.waiting and carrier.is_free:
+            self._pending -= 1
+            place.waiting.popleft().connected(carrier.begin())
+        if self._is_closed or place.is_left or place.key not in self._places:
+            carrier.wind_up()
+
+    def drop(self, channel: EndpointChannel | Carrier) -> None:
         """It is closed."""
         place = channel.place
         if channel in place.open:
             place.open.discard(channel)
             self._connections -= 1
-        if channel in place.idle:
+        if isinstance(channel, Carrier):
+            if channel in place.shared:
+                place.shared.remove(channel)
+        elif channel in place.idle:
             place.idle.remove(channel)
         if place.waiting:
             self._connect_more(place)
@@ -173,6 +196,11 @@ class Pool:
                 if is_gone or is_idle or (age and now - channel.since >= age):
                     place.idle.remove(channel)
                     channel.close()
+            for carrier in list(place.shared):
+                is_idle = idle and carrier.is_idle and now - carrier.idle_since >= idle
+                if is_gone or is_idle or (age and now - carrier.since >= age):
+                    carrier.wind_up()
+                carrier.sweep(now)
             if not (place.open or place.connecting or place.waiting):
                 del self._places[key]
 
@@ -182,8 +210,7 @@ class Pool:
             if place.is_left:
                 continue
             place.is_left = True
-            for channel in list(place.idle):
-                channel.close()
+            _part(place)
             del self._places[key]
             if place.open or place.connecting or place.waiting:
                 self._left += 1
@@ -193,8 +220,7 @@ class Pool:
         """Its cluster is no more: idle connections end now, others once their exchange is over; who waits is still connected."""
         self._is_closed = True
         for place in self._places.values():
-            for channel in list(place.idle):
-                channel.close()
+            _part(place)
 
     def close(self) -> None:
         """Idle connections end now, others once their exchange is over; nobody is connected any more."""
@@ -208,7 +234,7 @@ class Pool:
     def _connect_more(self, place: Place) -> None:
         """A connection for each that waits, as far as there may be more."""
         thresholds = self._thresholds
-        while place.connecting < len(place.waiting):
+        while place.connecting * self._each < len(place.waiting):
             if self._connections >= thresholds.max_connections and (place.open or place.connecting):
                 self._counts["upstream_cx_overflow"] += 1
                 return
@@ -221,12 +247,24 @@ class Pool:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, place: Place) -> None:
+    def _made(self, place: Place) -> EndpointChannel | Carrier:
         upstream, counts = self._upstream, self._counts
-        counts["upstream_cx_total"] += 1
-        channel = EndpointChannel(
-            self, place, most_headers=upstream.max_headers, most_bytes=upstream.max_response_headers_kib << 10
+        if upstream.protocol == "HTTP2":
+            counts["upstream_cx_http2_total"] += 1
+            return Carrier(self, place, upstream, self.http2)
+        counts["upstream_cx_http1_total"] += 1
+        return EndpointChannel(
+            self,
+            place,
+            most_headers=upstream.max_headers,
+            most_bytes=upstream.max_response_headers_kib << 10,
+            trailers=upstream.enable_trailers,
         )
+
+    async def _connect(self, place: Place) -> None:
+        counts = self._counts
+        counts["upstream_cx_total"] += 1
+        channel = self._made(place)
         lost = await self._dialled(place, channel)
         place.connecting -= 1
         if lost is None:
@@ -234,6 +272,10 @@ class Pool:
             place.open.add(channel)
             if not channel.is_open:  # gone already
                 self.drop(channel)
+            elif isinstance(channel, Carrier):
+                channel.idle_since = channel.since
+                place.shared.append(channel)
+                self.freed(channel)
             else:
                 self.give(channel)
             return
@@ -246,7 +288,7 @@ class Pool:
         for each in waiting:
             each.unconnected(lost)
 
-    async def _dialled(self, place: Place, channel: EndpointChannel) -> Lost | None:
+    async def _dialled(self, place: Place, channel: EndpointChannel | Carrier) -> Lost | None:
         """None once it is connected."""
         address, secured = place.pick.address, place.secured
         if address is None:
@@ -270,3 +312,11 @@ class Pool:
             failure = failure_of(error)
             return flags.LOCAL if failure in (None, Failure.AGENT) else flags.REFUSED
         return None
+
+
+def _part(place: Place) -> None:
+    """Idle connections end now, others with what is under way."""
+    for channel in list(place.idle):
+        channel.close()
+    for carrier in list(place.shared):
+        carrier.wind_up()

@@ -31,8 +31,8 @@ def of_resource(value: object, place: str) -> Iterator[Problem]:
 
 def of_upstream(upstream: Upstream, place: str) -> Iterator[Problem]:
     """Of how a cluster's endpoints are spoken to."""
-    if upstream.protocol not in ("HTTP1", "DOWNSTREAM"):
-        rule, path = "endpoints are spoken to by HTTP/1.1 only", "typed_extension_protocol_options"
+    if upstream.protocol == "AUTO":
+        rule, path = "whether endpoints speak HTTP/2 is not asked of them", "typed_extension_protocol_options.auto_config"
         yield Problem(place=place, path=path, value=upstream.protocol, rule=rule)
     if any(each.trusted is not None and each.trusted.spki for each in upstream.secured):
         yield Problem(place=place, path=_SPKI, value="", rule=_NOT_DONE, hint=_HASHES)
@@ -60,8 +60,6 @@ def of_listener(listener: Listener, place: str) -> Iterator[Problem]:
 
 
 def _of_manager(manager: HttpManager) -> Iterator[tuple[str, str]]:
-    if manager.codec == "HTTP2":
-        yield "codec_type", "HTTP2"
     if manager.client_certificate not in ("SANITIZE", "FORWARD_ONLY", "ALWAYS_FORWARD_ONLY"):
         yield "forward_client_cert_details", manager.client_certificate
     if manager.trusted_hops:

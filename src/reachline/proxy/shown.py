@@ -220,10 +220,10 @@ def _add_serving(found: dict[str, int], serving: object) -> None:
         start = f"http.{serving.manager.stat_prefix}."
         said = {key: serving.counts[key] for key in (*_DOWNSTREAM, *serving.counts)}
         said |= _by_code("downstream_rq", serving.codes)
-        said["downstream_rq_total"] = serving.codes.total() + sum(
-            each.exchange is not None for each in serving.connections
-        )
-        said["downstream_rq_active"] = sum(each.exchange is not None for each in serving.connections)
+        for key, value in serving.http2.items():
+            found[f"http2.{key}"] = found.get(f"http2.{key}", 0) + value
+        active = sum(len(each.exchanges) for each in serving.connections)
+        said["downstream_rq_total"], said["downstream_rq_active"] = serving.codes.total() + active, active
         said["downstream_cx_active"] = len(serving.connections)
         found["server.total_connections"] += len(serving.connections)
     elif isinstance(serving, TcpFront):
