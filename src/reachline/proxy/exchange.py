@@ -191,7 +191,7 @@ class Exchange:
     def reply(self, reply: LocalReply) -> None:
         """Answer it here."""
         if is_grpc(self.request):
-            reply = as_grpc(reply)
+            reply = as_grpc(reply, head_only=self.request.method == b"HEAD")
         keep = not reply.closes and self.request.is_complete and self.request.keeps and not self.front.is_draining
         self.code, self.flag, self.details = reply.status, reply.flag, reply.details or "direct_response"
         self.bytes_out = 0 if self.request.method == b"HEAD" else len(reply.body)
@@ -277,7 +277,7 @@ class Exchange:
             if retries.is_over_limit:
                 self.flag = "URX"
             return False
-        code = code_of(answer) if is_grpc(self.request) else answer.status
+        code = code_of(self.request, answer)
         self._finish_try(flags.column(code), code)
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -325,7 +325,7 @@ class Exchange:
         self._end(keep=False)
 
     def _complete(self, answer: Answer) -> None:
-        code = code_of(answer) if is_grpc(self.request) else answer.status
+        code = code_of(self.request, answer)
         self._finish_try(flags.column(code), code)
         channel, self._channel = self._channel, None
         self._end(keep=self.front.keeps(self.down, self.request))

@@ -23,23 +23,23 @@ _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x25}
 
 def is_grpc(request: Request) -> bool:
     """Whether its content is gRPC's; gRPC-Web's is not."""
-    if request.method != b"POST":
-        return False
     kind = first(request.headers, b"content-type")
     return kind is not None and (kind == _TYPE or kind.startswith(_TYPE + b"+"))
 
 
-def as_grpc(reply: LocalReply) -> LocalReply:
-    """An answer of our own as gRPC takes it: headers alone, which say how the call ended."""
+def as_grpc(reply: LocalReply, *, head_only: bool) -> LocalReply:
+    """An answer of our own as gRPC takes it: headers alone, which say how the call ended; `head_only`: and not why, as in Envoy."""
     status = _FROM_HTTP.get(reply.status, _UNKNOWN)
     headers = [*reply.headers, (b"content-type", _TYPE), (_STATUS, b"%d" % status)]
-    if reply.body:
+    if reply.body and not head_only:
         headers.append((b"grpc-message", _escaped(reply.body)))
     return reply._replace(status=200, body=b"", headers=tuple(headers))
 
 
-def code_of(answer: Answer) -> int:
-    """The HTTP status of a gRPC answer, for those who judge its endpoint: that of the call, where its headers alone end it."""
+def code_of(request: Request, answer: Answer) -> int:
+    """The HTTP status of an answer, for those who judge its endpoint: by gRPC that of the call, where its headers alone end it."""
+    if request.method != b"POST" or not is_grpc(request):  # no other method calls anything
+        return answer.status
     said = first(answer.headers, _STATUS)
     return answer.status if said is None else _http(said)
 

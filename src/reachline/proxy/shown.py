@@ -202,6 +202,7 @@ def figures(
     for name, backend in backends.items():
         start = f"cluster.{name}."
         found |= {f"{start}{key}": backend.counts[key] for key in (*_UPSTREAM, *backend.counts)}
+        found |= {f"{start}http2.{key}": value for key, value in backend.pool.http2.items()}
         found |= {f"{start}{key}": value for key, value in backend.kept.metrics().items()}
         found |= _by_code(f"{start}upstream_rq", backend.codes)
         found[f"{start}upstream_cx_active"] = backend.pool.connections + backend.tunnels
