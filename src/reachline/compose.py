@@ -89,6 +89,8 @@ class Setup:
     source: Path
     text: str
     """The document's file and what stood in it: a change is adopted while we run."""
+    read: Callable[[str], Document] | None = None
+    """What reads its next content, where it is no document of our own."""
     console: Path | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     insecure: bool = False
@@ -149,7 +151,7 @@ async def up(
 def _options(house: _House) -> center.Options:
     setup = house.setup
     return center.Options(
-        source=Source(setup.source, setup.text),
+        source=Source(setup.source, setup.text, setup.read),
         console=setup.console,
         also=(house.socket,),
         insecure=setup.insecure,

@@ -170,7 +170,10 @@ def test_what_is_wrong_with_a_bootstrap_is_told_like_all_else(
 
 
 _ENVOY = "is an Envoy bootstrap, not a center's document; `reachline proxy FILE` forwards by it"
-_XRAY = "is an Xray document, not a center's document; `reachline config check FILE` says what it holds"
+_XRAY = (
+    "is an Xray document, not a center's document; "
+    "`reachline config check FILE` says what it holds, `reachline up --door FILE` watches its outbounds"
+)
 _OURS = (
     "is a center's document, not an Envoy bootstrap; "
     "`reachline up FILE` runs it, `reachline envoy bootstrap FILE` prints what follows it"

@@ -25,6 +25,8 @@ class Source(NamedTuple):
 
     path: Path
     text: str
+    read: Callable[[str], Document] | None = None
+    """What reads another content of the file; None: it is a document of our own."""
 
 
 def digest(document: Document) -> str:
@@ -50,6 +52,7 @@ class Documents:
         self.current = complete(document)
         self.apply: Callable[[Document], None] = lambda _: None
         """Makes a new document the one that agents and ledgers follow."""
+        self._read = (source.read if source else None) or self._ours
         self._source = source.path if source else None
         self._text = source.text if source else ""
         self._environ = environ
@@ -67,12 +70,15 @@ class Documents:
         try:
             if isinstance(text, ConfigError):
                 raise text
-            document = reach.read(text, name=str(self._source or ""), environ=self._environ)
+            document = self._read(text)
         except ConfigError as error:
             self._refuse(error)
             return False
         self._swap(document)
         return True
+
+    def _ours(self, text: str) -> Document:
+        return reach.read(text, name=str(self._source or ""), environ=self._environ)
 
     def again(self) -> None:
         """The same document, with what `complete` adds by now."""

@@ -171,7 +171,7 @@ TABLE: Final[dict[str, Kind]] = {
         frozenset({"outbounds", "inbounds", "routing", "observatory", "burstObservatory"}),
         _xray,
         "an Xray document",
-        "`reachline config check FILE` says what it holds",
+        "`reachline config check FILE` says what it holds, `reachline up --door FILE` watches its outbounds",
     ),
     "reach": Kind(
         frozenset({"clusters"}),

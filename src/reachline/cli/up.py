@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,6 +14,7 @@ import typer
 
 from reachline.cli.documents import document_in
 from reachline.cli.ending import stopped_by_signals
+from reachline.cli.lined import lines_of
 from reachline.cli.logs import LogFormat, LogFormatOption, LogLevelOption, start_logging
 from reachline.compose import Demo, Setup, Up, up
 from reachline.doors.settings import Document
@@ -26,11 +28,16 @@ _WORLD: Final = "reachline.testing.demo"
 
 def command(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="FILE", help="The document: clusters with their lines; agents and center where you like."
         ),
-    ],
+    ] = None,
+    door: Annotated[
+        Path | None,
+        typer.Option("--door", metavar="FILE", help="An Xray document in its place: its observed outbounds are lines."),
+    ] = None,
+    remarks: Annotated[str, typer.Option(help="Of a list of Xray documents, the one of this name.")] = "",
     demo: Annotated[
         bool, typer.Option("--demo", help="Play a story: services with faults, callers, and what to look at.")
     ] = False,
@@ -53,16 +60,19 @@ def command(
     """Run a center and its agents on this machine, until Ctrl-C.
 
     Agents are the document's `agents:`, or one named `local`. A document is three lines at least: clusters:, a name with
-    lines:, and a list of URLs. `--demo` plays examples/quickstart.yaml: watch a line go bad and come back.
+    lines:, and a list of URLs. `--door` takes an Xray document in its place. `--demo` plays examples/quickstart.yaml: watch a line go bad and come back.
     """
     if story is not None and not demo:
         raise ConfigError(Problem(place="--story", path="", value=str(story), rule="is for --demo", hint="add --demo"))
     start_logging(log_format, log_level)
-    text = reload.text_of(file)
-    document = _with_ports(document_in(text, str(file)), port, agents_port)
+    source = _source(file, door, remarks=remarks, demo=demo)
+    text = reload.text_of(source)
+    read = None if door is None else _lines(door, remarks, port, agents_port)
+    document = _with_ports(document_in(text, str(source)), port, agents_port) if read is None else read(text)
     setup = Setup(
-        source=file,
+        source=source,
         text=text,
+        read=read,
         console=Path(str(files("reachline") / "console")),
         environ=os.environ,
         insecure=insecure,
@@ -71,6 +81,28 @@ def command(
         log_format=log_format.value,
     )
     asyncio.run(_until_signalled(document, setup))
+
+
+def _source(file: Path | None, door: Path | None, *, remarks: str, demo: bool) -> Path:
+    """The one file that is named."""
+    rule, path = "", "--door"
+    if file is None and door is None:
+        path, rule = "FILE", "is needed, or --door with an Xray document"
+    elif file is not None and door is not None:
+        rule = "takes the place of FILE: name one of them"
+    elif door is None and remarks:
+        path, rule = "--remarks", "is for --door"
+    elif door is not None and demo:
+        rule = "is not for --demo, whose world is its own"
+    found = file or door
+    if rule or found is None:
+        raise ConfigError(Problem(place="up", path=path, value="", rule=rule))
+    return found
+
+
+def _lines(door: Path, remarks: str, http: int | None, grpc: int | None) -> Callable[[str], Document]:
+    read = lines_of(door, remarks=remarks)
+    return lambda text: _with_ports(read(text), http, grpc)
 
 
 def _with_ports(document: Document, http: int | None, grpc: int | None) -> Document:

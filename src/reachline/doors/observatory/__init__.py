@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from reachline.doors.observatory.changing import Changes, own_tags
 from reachline.doors.observatory.document import read
+from reachline.doors.observatory.lined import Lined, lined
 from reachline.doors.observatory.merging import Source, looks_like_xray
 from reachline.doors.observatory.relay import Core, account
 from reachline.doors.observatory.relay import document as relay_document
@@ -20,6 +21,7 @@ __all__ = [
     "Balancer",
     "Changes",
     "Core",
+    "Lined",
     "Machines",
     "Observatory",
     "Outbound",
@@ -31,6 +33,7 @@ __all__ = [
     "Source",
     "account",
     "debug_vars",
+    "lined",
     "looks_like_xray",
     "machines",
     "observed",
