@@ -20,7 +20,7 @@ from reachline.wire.ads import CDS, EDS, LDS, RDS
 
 for _name in (
     "filters.http.router.v3.router", "filters.network.http_connection_manager.v3.http_connection_manager",
-    "upstreams.http.v3.http_protocol_options",
+    "upstreams.http.v3.http_protocol_options", "transport_sockets.tls.v3.tls",
 ):  # fmt: skip
     import_module(f"envoy.extensions.{_name}_pb2")  # what a typed_config holds
 KINDS = {

@@ -36,6 +36,18 @@ HTTP2 = {
         }
     }
 }
+AUTO = {
+    "transport_socket": {
+        "name": "tls",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"},
+    },
+    "typed_extension_protocol_options": {
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "auto_config": {},
+        }
+    },
+}
 
 
 def by_ads(**more: Any) -> dict[str, Any]:
@@ -108,7 +120,7 @@ def test_routes_clusters_and_listeners_change(proxy: Proxy, plane: Plane, anothe
 @pytest.mark.parametrize(
     ("kind", "wrong", "said"),
     [
-        (CDS, cluster("more", [1], **HTTP2), "more: typed_extension_protocol_options: endpoints are spoken to by HTTP/1.1 only"),
+        (CDS, cluster("more", [1], **AUTO), "more: typed_extension_protocol_options.auto_config: whether endpoints speak HTTP/2 is not asked of them"),
         (LDS, {**listener(by_ads(xff_num_trusted_hops=1)), "name": "more"}, "listeners.more.xff_num_trusted_hops: is not done by this proxy"),
         (RDS, routed(forward("/", "two", retry_policy={"retry_on": "5xx", "per_try_idle_timeout": "1s"})), "per_try_idle_timeout: is not done by this proxy"),
     ],

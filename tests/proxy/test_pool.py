@@ -8,6 +8,7 @@ from collections import Counter
 from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Thresholds
 from reachline.model import LineId
+from reachline.proxy.carried import EndpointStream
 from reachline.proxy.channel import EndpointChannel
 from reachline.proxy.flags import Lost
 from reachline.proxy.pool import Pool
@@ -19,9 +20,9 @@ class Waiting:
     """Who waits for a connection."""
 
     def __init__(self) -> None:
-        self.came: asyncio.Future[EndpointChannel] = asyncio.get_running_loop().create_future()
+        self.came: asyncio.Future[EndpointChannel | EndpointStream] = asyncio.get_running_loop().create_future()
 
-    def connected(self, channel: EndpointChannel) -> None:
+    def connected(self, channel: EndpointChannel | EndpointStream) -> None:
         self.came.set_result(channel)
 
     def unconnected(self, lost: Lost) -> None:
@@ -43,6 +44,7 @@ def test_a_connection_of_which_the_end_was_heard_is_not_taken_in_the_same_turn()
                 waiting = Waiting()
                 assert pool.wait(pick, waiting)
                 channel = await waiting.came
+                assert isinstance(channel, EndpointChannel)
                 channel.release()
                 way(channel)
 

@@ -168,7 +168,9 @@ class Carrier(asyncio.BufferedProtocol):
                 self._pinged_at = None
             elif not isinstance(event, Gone) and (found := self._streams.get(event.stream)) is not None:
                 if isinstance(event, Reset):
-                    stirred.pop(found, None)
+                    if found in stirred:
+                        del stirred[found]
+                        found.serve()
                     found.lose(_lost(event))
                 else:
                     found.take(event)

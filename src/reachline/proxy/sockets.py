@@ -28,7 +28,7 @@ class Sockets:
     def __init__(self, upstream: Upstream, check: CheckSettings | None, *, place: str) -> None:
         self._upstream: Final = upstream
         kinds = (*(each.tls for each in upstream.by_match), upstream.tls)
-        self._kinds: Final = tuple(_clients(tls, place, ()) for tls in kinds)
+        self._kinds: Final = tuple(_clients(tls, place, _spoken(upstream, tls)) for tls in kinds)
         """By the place of the match; last the cluster's own."""
         alpn = () if check is None else _offered(check)
         self._checks: Final = () if check is None else tuple(_clients(tls, place, alpn) for tls in kinds)
@@ -108,3 +108,10 @@ def _offered(check: CheckSettings) -> tuple[str, ...]:
     asked = check.asked
     speaks_2 = isinstance(asked, GrpcCheck) or (isinstance(asked, HttpCheck) and asked.version == "2")
     return check.alpn or (("h2",) if speaks_2 else ())
+
+
+def _spoken(upstream: Upstream, tls: UpstreamTls | None) -> tuple[str, ...]:
+    """What requests' connections offer by ALPN; empty: what is said of HTTP/1."""
+    if upstream.protocol != "HTTP2" or tls is None:
+        return ()
+    return tls.alpn or ("h2",)
