@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.xds_evidence import evidence_figures
 from benchmarks.xds_fan import SUBSCRIBERS, fan_figures, figure, nobody
+from benchmarks.xds_http2 import http2_figures
 from benchmarks.xds_page import PARTS, write
 from benchmarks.xds_proxy import proxy_figures
 from tests.center.steered import Center
@@ -218,6 +219,7 @@ def main() -> None:
         "render": lambda: render_figures(options.lines),
         "evidence": evidence_figures,
         "proxy": proxy_figures,
+        "http2": http2_figures,
     }
     for part, measure in parts.items():
         if options.part in (None, part) and (figures := measure()):

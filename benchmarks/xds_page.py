@@ -18,6 +18,7 @@ PARTS: Final = {
     "render": "One cluster rendered for Envoys, each line a locality: processor time.",
     "evidence": "What data planes tell back, heard: processor time.",
     "proxy": "Our own proxy beside an Envoy of one worker, both with access logs, retries and health as a document has them.",
+    "http2": "The same by HTTP/2: eight requests under way on each of four connections, to endpoints of either protocol.",
 }
 
 
