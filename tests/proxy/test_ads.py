@@ -36,18 +36,6 @@ HTTP2 = {
         }
     }
 }
-AUTO = {
-    "transport_socket": {
-        "name": "tls",
-        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"},
-    },
-    "typed_extension_protocol_options": {
-        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-            "auto_config": {},
-        }
-    },
-}
 
 
 def by_ads(**more: Any) -> dict[str, Any]:
@@ -69,6 +57,19 @@ def plane(far_loop: Loop, endpoint: Endpoint, another: Endpoint) -> Iterator[Pla
     made.say(RDS, routed(forward("/", "one")))
     yield made
     made.close()
+
+
+PINNED = {
+    "transport_socket": {
+        "name": "tls",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+            "common_tls_context": {
+                "validation_context": {"verify_certificate_spki": ["NvqYIYSbgK2vCJpQhObf77vv+bQWtc5ek5RIOwPiC9A="]}
+            },
+        },
+    }
+}
 
 
 def follower(plane: Plane, **more: Any) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def test_routes_clusters_and_listeners_change(proxy: Proxy, plane: Plane, anothe
 @pytest.mark.parametrize(
     ("kind", "wrong", "said"),
     [
-        (CDS, cluster("more", [1], **AUTO), "more: typed_extension_protocol_options.auto_config: whether endpoints speak HTTP/2 is not asked of them"),
+        (CDS, cluster("more", [1], **PINNED), "more: validation_context.verify_certificate_spki: is not done by this proxy"),
         (LDS, {**listener(by_ads(xff_num_trusted_hops=1)), "name": "more"}, "listeners.more.xff_num_trusted_hops: is not done by this proxy"),
         (RDS, routed(forward("/", "two", retry_policy={"retry_on": "5xx", "per_try_idle_timeout": "1s"})), "per_try_idle_timeout: is not done by this proxy"),
     ],

@@ -5,18 +5,36 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import trustme
 from tests.proxy.asking import Client, head
 from tests.proxy.serving import Endpoint2
-from tests.proxy.world import WITHIN, Loop, Proxy, ask, body, cluster, drain, forward, get, http, running, status, until
+from tests.proxy.world import (
+    WITHIN,
+    Endpoint,
+    Loop,
+    Proxy,
+    ask,
+    body,
+    cluster,
+    drain,
+    forward,
+    get,
+    http,
+    running,
+    status,
+    until,
+)
 
 from reachline.testing.wait import eventually
 
 OPTIONS = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+UP = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 LARGE = 4 << 20
 
 
@@ -182,12 +200,15 @@ def test_a_leaving_endpoint_answers_what_it_took_and_the_next_request_goes_elsew
     assert [each.connection for each in endpoint.asked] == [1, 1, 2]
 
 
-def test_a_refused_or_reset_request_is_tried_again_where_the_route_says_so(loop: Loop, endpoint: Endpoint2) -> None:
-    with proxied(loop, endpoint, route={"retry_policy": {"retry_on": "reset", "num_retries": 2}}) as proxy:
-        answer = ask(proxy.port, get("/refused"))
+@pytest.mark.parametrize(("path", "tries"), [("/refused", 3), ("/reset", 1)])
+def test_a_refused_stream_is_tried_again_where_the_route_says_so(
+    loop: Loop, endpoint: Endpoint2, path: str, tries: int
+) -> None:
+    with proxied(loop, endpoint, route={"retry_policy": {"retry_on": "refused-stream", "num_retries": 2}}) as proxy:
+        answer = ask(proxy.port, get(path))
 
     assert status(answer) == 503
-    assert len(endpoint.asked) == 3
+    assert len(endpoint.asked) == tries
 
 
 def test_a_client_that_leaves_takes_its_stream_with_it(loop: Loop, endpoint: Endpoint2) -> None:
@@ -285,3 +306,50 @@ def test_many_clients_at_once(loop: Loop, endpoint: Endpoint2) -> None:
 
     assert bad == []
     assert endpoint.connections == 1
+
+
+def shown(alpn: list[str]) -> tuple[ssl.SSLContext, dict[str, Any]]:
+    """(TLS of an endpoint that agrees to these, a cluster's transport socket that trusts it)."""
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("a.example").configure_cert(context)
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    trusted = {"trusted_ca": {"inline_string": authority.cert_pem.bytes().decode()}}
+    typed = {"@type": UP, "sni": "a.example", "common_tls_context": {"validation_context": trusted}}
+    return context, {"transport_socket": {"name": "tls", "typed_config": typed}}
+
+
+AUTO = {
+    "typed_extension_protocol_options": {
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {"@type": OPTIONS, "auto_config": {}}
+    }
+}
+
+
+@pytest.mark.parametrize("alpn", [["h2", "http/1.1"], ["h2"]])
+@pytest.mark.parametrize("kind", [AUTO, speaking()], ids=["auto", "explicit"])
+def test_an_endpoint_that_agrees_to_http_2_is_spoken_to_so(
+    loop: Loop, far_loop: Loop, alpn: list[str], kind: dict[str, Any]
+) -> None:
+    context, trusting = shown(alpn)
+    endpoint = Endpoint2(far_loop, ssl=context)
+    given = http([forward("/", "a")], [cluster("a", [endpoint.port], **kind, **trusting)])
+    with contextlib.closing(endpoint), running(loop, given) as proxy:
+        answers = [ask(proxy.port, get("/x")) for _ in range(3)]
+
+    assert [body(each) for each in answers] == [b"one"] * 3
+    assert endpoint.connections == 1
+
+
+@pytest.mark.parametrize("alpn", [["http/1.1"], []])
+def test_an_endpoint_that_does_not_is_spoken_to_by_http_1(loop: Loop, far_loop: Loop, alpn: list[str]) -> None:
+    context, trusting = shown(alpn)
+    endpoint = Endpoint(far_loop, ssl=context)
+    given = http([forward("/", "a")], [cluster("a", [endpoint.port], **AUTO, **trusting)])
+    with contextlib.closing(endpoint), running(loop, given) as proxy:
+        answers = [ask(proxy.port, get("/x")) for _ in range(3)]
+        figures = proxy.figures()
+
+    assert [body(each) for each in answers] == [b"one"] * 3
+    assert (endpoint.connections, figures["cluster.a.upstream_cx_http1_total"]) == (1, 1)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from reachline.doors.envoy.chain import Upstream
-from reachline.model import Failure, Seconds
+from reachline.model import Seconds
 from reachline.proxy import flags
 from reachline.proxy.carried import EndpointStream
 from reachline.proxy.flags import Lost
@@ -18,11 +18,8 @@ from reachline.proxy.http2.limits import Code, Limits
 if TYPE_CHECKING:
     from reachline.proxy.pool import Place, Pool
 
-__all__ = ["REFUSED", "RESET", "Carrier"]
+__all__ = ["Carrier"]
 
-RESET: Final = Lost("remote reset", "UR", Failure.RESET)
-REFUSED: Final = Lost("remote refused stream reset", "UR", Failure.RESET)
-"""The endpoint has not begun to work on it, and says so."""
 _PING: Final = b"are you?"
 
 
@@ -216,4 +213,4 @@ def _limits(upstream: Upstream) -> Limits:
 def _lost(event: Reset) -> Lost:
     if event.is_ours:
         return flags.PROTOCOL
-    return REFUSED if event.code == Code.REFUSED_STREAM else RESET
+    return flags.REFUSED_STREAM if event.code == Code.REFUSED_STREAM else flags.RESET

@@ -70,6 +70,10 @@ TERMINATED: Final = Lost("connection termination", "UC", Failure.RESET)
 PARTIAL: Final = Lost("connection termination", "UPE", Failure.RESET)
 """After a part of the answer."""
 PROTOCOL: Final = Lost("protocol error", "UPE", Failure.PROTOCOL, status=502)
+RESET: Final = Lost("remote reset", "UR", Failure.RESET)
+"""Of one stream of HTTP/2."""
+REFUSED_STREAM: Final = Lost("remote refused stream reset", "UR", Failure.RESET)
+"""The endpoint has not begun to work on it, and says so."""
 OVERFLOW: Final = Lost("overflow", "UO", Failure.AGENT)
 TIMEOUT: Final = Lost("", "UT", Failure.TIMEOUT, status=504)
 """Of the route or of one try."""

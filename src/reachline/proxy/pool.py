@@ -12,6 +12,7 @@ from reachline.doors.envoy.chain import Upstream
 from reachline.doors.envoy.values import Thresholds
 from reachline.model import Failure, Seconds
 from reachline.proxy import flags
+from reachline.proxy.agreeing import Agreeing
 from reachline.proxy.carried import EndpointStream
 from reachline.proxy.carrier import Carrier
 from reachline.proxy.channel import EndpointChannel
@@ -45,9 +46,9 @@ class Waiter(Protocol):
 class Place:
     """One endpoint's connections. `idle` is a stack: the one used last is used next, as in Envoy."""
 
-    __slots__ = ("connecting", "idle", "is_left", "key", "open", "pick", "secured", "shared", "waiting")
+    __slots__ = ("connecting", "each", "idle", "is_left", "key", "open", "pick", "secured", "shared", "waiting")
 
-    def __init__(self, key: str, pick: Pick, secured: Secured | None) -> None:
+    def __init__(self, key: str, pick: Pick, secured: Secured | None, each: int = 1) -> None:
         self.key: Final = key
         self.pick: Final = pick
         self.secured = secured
@@ -56,6 +57,8 @@ class Place:
         """Those of HTTP/2, which many requests share."""
         self.open: Final[set[EndpointChannel | Carrier]] = set()
         self.connecting = 0
+        self.each = each
+        """Requests that a connection which is being made will take, as far as is known."""
         self.is_left = False
         """Connections of it are used no more once they are free."""
         self.waiting: Final[deque[Waiter]] = deque()
@@ -88,7 +91,7 @@ class Pool:
         self._is_closed = False
         self._left = 0
         self._each: Final = upstream.http2.max_concurrent_streams if upstream.protocol == "HTTP2" else 1
-        """Requests that a connection which is being made will take."""
+        """As of `Place`; of endpoints that nobody has asked, one."""
         self.http2: Final[Counter[str]] = Counter()
         """Figures of HTTP/2, by Envoy's names behind `http2.`."""
         self.room: Final = reading_room()
@@ -131,7 +134,7 @@ class Pool:
         place = self._places.get(key)
         if place is None:
             secured = None if self._secure is None else self._secure(pick, authority)
-            place = self._places[key] = Place(key, pick, secured)
+            place = self._places[key] = Place(key, pick, secured, self._each)
         elif self._secure is not None:
             place.secured = self._secure(pick, authority)  # its files may have changed
         self._pending += 1
@@ -234,7 +237,7 @@ class Pool:
     def _connect_more(self, place: Place) -> None:
         """A connection for each that waits, as far as there may be more."""
         thresholds = self._thresholds
-        while place.connecting * self._each < len(place.waiting):
+        while place.connecting * place.each < len(place.waiting):
             if self._connections >= thresholds.max_connections and (place.open or place.connecting):
                 self._counts["upstream_cx_overflow"] += 1
                 return
@@ -247,12 +250,12 @@ class Pool:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _made(self, place: Place) -> EndpointChannel | Carrier:
+    def _made(self, place: Place, *, is_two: bool) -> EndpointChannel | Carrier:
         upstream, counts = self._upstream, self._counts
-        if upstream.protocol == "HTTP2":
-            counts["upstream_cx_http2_total"] += 1
+        counts["upstream_cx_http2_total" if is_two else "upstream_cx_http1_total"] += 1
+        place.each = upstream.http2.max_concurrent_streams if is_two else 1
+        if is_two:
             return Carrier(self, place, upstream, self.http2)
-        counts["upstream_cx_http1_total"] += 1
         return EndpointChannel(
             self,
             place,
@@ -264,10 +267,10 @@ class Pool:
     async def _connect(self, place: Place) -> None:
         counts = self._counts
         counts["upstream_cx_total"] += 1
-        channel = self._made(place)
-        lost = await self._dialled(place, channel)
+        found = await self._dialled(place)
         place.connecting -= 1
-        if lost is None:
+        if not isinstance(found, Lost):
+            channel = found
             channel.since = self._loop.time()
             place.open.add(channel)
             if not channel.is_open:  # gone already
@@ -280,27 +283,35 @@ class Pool:
                 self.give(channel)
             return
         self._connections -= 1
-        counts["upstream_cx_connect_timeout" if lost is flags.CONNECT_TIMEOUT else "upstream_cx_connect_fail"] += 1
+        counts["upstream_cx_connect_timeout" if found is flags.CONNECT_TIMEOUT else "upstream_cx_connect_fail"] += 1
         # As in Envoy all that wait for this endpoint fail by one connection that could not be made.
         waiting = list(place.waiting)
         place.waiting.clear()
         self._pending -= len(waiting)
         for each in waiting:
-            each.unconnected(lost)
+            each.unconnected(found)
 
-    async def _dialled(self, place: Place, channel: EndpointChannel | Carrier) -> Lost | None:
-        """None once it is connected."""
+    async def _dialled(self, place: Place) -> EndpointChannel | Carrier | Lost:
+        """The connection, or why there is none."""
         address, secured = place.pick.address, place.secured
         if address is None:
             return flags.LOCAL
+        protocol = self._upstream.protocol
+
+        def make() -> Agreeing | EndpointChannel | Carrier:
+            if protocol == "AUTO":
+                return Agreeing(lambda is_two: self._made(place, is_two=is_two))
+            return self._made(place, is_two=protocol == "HTTP2")
+
         try:
             async with asyncio.timeout(self._connect_timeout):
-                transport, _ = await self._loop.create_connection(
-                    lambda: channel,
+                transport, made = await self._loop.create_connection(
+                    make,
                     *address,
                     ssl=None if secured is None else secured.context,
                     server_hostname=None if secured is None else secured.name,
                 )
+                channel = made.channel if isinstance(made, Agreeing) else made
                 if secured is not None and (why := secured.distrust(transport.get_extra_info("ssl_object"))):
                     transport.abort()
                     return flags.tls_failed(why)
@@ -311,7 +322,8 @@ class Pool:
         except OSError as error:
             failure = failure_of(error)
             return flags.LOCAL if failure in (None, Failure.AGENT) else flags.REFUSED
-        return None
+        assert channel is not None  # there was a handshake
+        return channel
 
 
 def _part(place: Place) -> None:

@@ -31,12 +31,6 @@ def of_resource(value: object, place: str) -> Iterator[Problem]:
 
 def of_upstream(upstream: Upstream, place: str) -> Iterator[Problem]:
     """Of how a cluster's endpoints are spoken to."""
-    if upstream.protocol == "AUTO":
-        rule, path = (
-            "whether endpoints speak HTTP/2 is not asked of them",
-            "typed_extension_protocol_options.auto_config",
-        )
-        yield Problem(place=place, path=path, value=upstream.protocol, rule=rule)
     if any(each.trusted is not None and each.trusted.spki for each in upstream.secured):
         yield Problem(place=place, path=_SPKI, value="", rule=_NOT_DONE, hint=_HASHES)
 

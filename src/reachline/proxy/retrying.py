@@ -50,6 +50,8 @@ def after_loss(policy: RetryPolicy, lost: Lost, *, is_sent: bool) -> bool:
         return True
     if "reset-before-request" in words and not is_sent:
         return True
+    if "refused-stream" in words and lost is flags.REFUSED_STREAM:
+        return True
     return "connect-failure" in words and lost.is_connecting
 
 

@@ -12,6 +12,7 @@ from reachline.doors.envoy.secured import SOCKET_MATCH, UpstreamTls, matched
 from reachline.doors.envoy.values import CheckSettings
 from reachline.members import Membership, Update
 from reachline.net.dialogue import Layer
+from reachline.proxy.agreeing import OFFERED
 from reachline.proxy.pool import Secured
 from reachline.proxy.securing import Clients
 from reachline.talk.checked import GrpcCheck, HttpCheck
@@ -112,6 +113,6 @@ def _offered(check: CheckSettings) -> tuple[str, ...]:
 
 def _spoken(upstream: Upstream, tls: UpstreamTls | None) -> tuple[str, ...]:
     """What requests' connections offer by ALPN; empty: what is said of HTTP/1."""
-    if upstream.protocol != "HTTP2" or tls is None:
+    if tls is None or upstream.protocol not in ("HTTP2", "AUTO"):
         return ()
-    return tls.alpn or ("h2",)
+    return OFFERED if upstream.protocol == "AUTO" else tls.alpn or OFFERED[:1]
