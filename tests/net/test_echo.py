@@ -112,6 +112,34 @@ def test_a_silent_address_is_lost_and_an_absent_one_unreachable(lab, job):
     assert (absent_tcp.failure, absent_tcp.note) == (Failure.UNREACHABLE, "no route to host")
 
 
+@pytest.mark.real
+def test_after_a_standstill_of_the_machine_what_is_on_its_way_has_all_of_its_patience(lab, job, serve, say):
+    """The clock jumps by a minute, as it does to who was not running."""
+    stood = 60_000_000_000
+
+    async def main(far: str, port: int):
+        async with lab() as engine:
+            for token, target in enumerate((f"icmp://{far}", f"http://127.0.0.1:{port}/")):
+                engine.engine.start(job(target, token=token, timeout=20.0, patience=30.0), at=engine.engine.now())
+            await until(lambda: engine.engine.counters().live == 2, what="both under way")
+            told = []
+            for times in (1, 1, 2, 2):
+                engine.engine.ns = engine.engine.clocks.ns = lambda times=times: time.monotonic_ns() + times * stood
+                engine.engine.turn()
+                told.append((sorted(engine.overdue), sorted(result.token for result in engine.ended)))
+            return told
+
+    async def beside() -> list:
+        async with serve(say(b"", wait=True)) as port:
+            return await main(wire.far, port)
+
+    with parts.veth() as wire:
+        os.system(" ".join(wire.inside("sysctl", "-qw", "net.ipv4.icmp_echo_ignore_all=1")))
+        told = asyncio.run(beside())
+
+    assert told == [([0, 1], []), ([0, 1], []), ([0, 1], [0, 1]), ([0, 1], [0, 1])]
+
+
 def test_without_permission_it_says_what_to_do():
     """In a child that gave its rights away."""
     if os.geteuid() != 0:

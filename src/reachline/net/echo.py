@@ -263,17 +263,18 @@ class Echo:
         for flight in self.flights.take(now, _EXPIRIES):
             flight.tokens = [token for token in flight.tokens if token in self.waiting]
             if flight.tokens and not flight.overdue:
-                self._pass_timeout(flight)
+                self._pass_timeout(flight, now)
                 continue
             for token in flight.tokens:
                 if (ping := self.waiting.pop(token, None)) is not None:
                     self._give_up(ping, flight)
             self._release(flight.opened)
 
-    def _pass_timeout(self, flight: Flight) -> None:
+    def _pass_timeout(self, flight: Flight, now: int) -> None:
+        """Patience begins when we come by: where all of the machine stood still, answers are on their way still."""
         routes = [self.waiting[token][0][0] for token in flight.tokens]
         flight.overdue = True
-        self._await(flight, flight.deadline + routes[0].patience_ns)
+        self._await(flight, now + routes[0].patience_ns)
         for route in routes:
             self._overdue(route.job.token)
 

@@ -43,7 +43,7 @@ LOOKS: Final = 16
 """Events between two looks at the clock: eight milliseconds of handshakes, half of one of connects."""
 EXPIRIES: Final = 256
 """Deadlines looked at a turn; most belong to attempts that are over and cost next to nothing."""
-_PULSE_NS: Final = 5_000_000
+_PULSE: Final[Seconds] = 0.005
 """While attempts within their timeout are live we come by at least this often, so that an absence of ours is known for one."""
 _SLICE_NS: Final = 4_000_000
 """Handshakes of TLS cost half a millisecond each: a burst of them is spread over turns."""
@@ -61,17 +61,20 @@ class Engine:
         silent: Callable[[Job, int], None] | None = None,
         resolver: Resolver | None = None,
         limit: int | None = None,
+        pulse: Seconds = _PULSE,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         """`overdue(token)` is called at an attempt's timeout, before its `done(..., late=True)` ends it, `silent(job, port)`
         before the `done` of a connect that nobody answered: the port it left from.
 
         `resolver` looks up endpoints that are names (on the running loop) and is closed with the engine. `limit` caps
-        concurrent attempts, below what RLIMIT_NOFILE minus a reserve allows. `wall` is the clock of the kernel's stamps.
+        concurrent attempts, below what RLIMIT_NOFILE minus a reserve allows. A longer `pulse` wakes less, and what no stamp tells is
+        true to two pulses. `wall` is the clock of the kernel's stamps.
         """
         self.epoll = select.epoll()
         self.contexts = Contexts()
-        self.clocks = Clocks(wall)
+        self._pulse_ns: Final = round(pulse * _NS)
+        self.clocks = Clocks(wall, away=2 * self._pulse_ns)
         self.lateness = Lateness()
         self.done = done
         self.muted: set[int] = set()
@@ -151,15 +154,15 @@ class Engine:
         tally["worst_lag_us"] = self.lateness.worst_us = 0
         return read
 
-    def turn(self) -> None:
-        """Take what has arrived and start what is due: a bounded slice, never blocking."""
+    def turn(self) -> bool:
+        """Take what has arrived and start what is due: a bounded slice, never blocking. Whether something is left for the next."""
         if self._closed:
-            return
+            return False
         if self.muted:
             self._sweep()
         self._turning = True
         try:
-            self._turn()
+            return self._turn()
         finally:
             self._turning = False
             self.arm()
@@ -184,15 +187,16 @@ class Engine:
 
     # -- one turn -------------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
         now = self.ns()
         self._turns += 1
         if self._promised <= now:
             lag = self._tally["lag_us"] = (now - self._promised) // 1_000
             self._tally["worst_lag_us"] = max(self._tally["worst_lag_us"], lag)
         self._begin(now)
-        if self._take(self.ns() + _SLICE_NS):
+        if whole := self._take(self.ns() + _SLICE_NS):
             self._expire()
+        return not whole or self._starts.next_ns() <= now
 
     def _take(self, until: int) -> bool:
         """Hand events out until the slice is used up; whether that was all, so that no answer waits behind those taken."""
@@ -227,10 +231,10 @@ class Engine:
                 self.pass_timeout(attempt)
 
     def pass_timeout(self, attempt: Attempt) -> None:
-        """From here on it is late, and only patience ends it."""
+        """From here on it is late, and only patience ends it: from now, for we may come by long after its timeout."""
         assert attempt.route is not None
         attempt.overdue = True
-        attempt.deadline += attempt.route.patience_ns
+        attempt.deadline = self.ns() + attempt.route.patience_ns
         self._deadlines.add(attempt.deadline, attempt.serial)
         self.passed(attempt.job.token)
 
@@ -385,11 +389,11 @@ class Engine:
         if (
             (self._attempts or self._pings or self._lean)
             and now < max(self._watchful, self._echo.until, self._fleet.until)
-            and soonest > now + _PULSE_NS
+            and soonest > now + self._pulse_ns
         ):
-            if now < armed <= now + _PULSE_NS:
+            if now < armed <= now + self._pulse_ns:
                 return
-            soonest = now + _PULSE_NS
+            soonest = now + self._pulse_ns
         self._promised = max(now, soonest)
         # One that has fired stays readable until it is set anew, and setting it for the past costs 20 us.
         if soonest != armed and (soonest > now or armed > now):
