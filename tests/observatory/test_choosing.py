@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from random import Random
 
 from reachline.core.observing import Result
 from reachline.doors.observatory import Machines, machines, read
+from reachline.observatory.running import Running
 
 _MS = 1_000_000
 _DOCUMENT = json.dumps({
@@ -41,3 +43,17 @@ def test_strictly_a_result_counts_at_once() -> None:
 
     assert made.held is None
     assert made.balancers["b"].targets(101 * _MS) == ("s-b",)
+
+
+def test_an_outbound_is_kept_while_its_balancer_may_choose_it() -> None:
+    async def main() -> None:
+        running = Running(read(_DOCUMENT), Random(1))
+
+        assert running.keeps("b", "s-a")
+        assert not running.keeps("b", "other")
+        assert not running.keeps("nobody", "s-a")
+        running.override("b", "s-b")
+        assert not running.keeps("b", "s-a")
+        assert running.keeps("b", "s-b")
+
+    asyncio.run(main())

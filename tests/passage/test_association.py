@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from reachline.doors.observatory.carrying import Exit, Way
 from reachline.model import Endpoint
 from reachline.net.resolve import Resolver
-from reachline.passage.datagrams import Association
+from reachline.passage.datagrams import Association, Routed
 from reachline.talk.hop import Hop, Scheme
 from reachline.testing.serving import serving
 from reachline.testing.wait import until
@@ -34,7 +34,7 @@ class _Client(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def _client(routed: Callable[[str, int], Awaitable[Way | None]], *, again: float = 0.0) -> AsyncIterator[_Client]:
+async def _client(routed: Routed, *, again: float = 0.0) -> AsyncIterator[_Client]:
     held, control = socket.socketpair()
     events: Counter[str] = Counter()
     resolver = Resolver()
@@ -77,7 +77,7 @@ def _open() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def _never(_: str, __: int) -> Way | None:
+async def _never(_: str, __: int, ___: Way | None) -> Way | None:
     await asyncio.Event().wait()
     return None
 
@@ -85,10 +85,10 @@ async def _never(_: str, __: int) -> Way | None:
 def test_targets_that_are_being_routed_are_bounded() -> None:
     begun = 0
 
-    async def never(host: str, port: int) -> Way | None:
+    async def never(host: str, port: int, current: Way | None) -> Way | None:
         nonlocal begun
         begun += 1
-        return await _never(host, port)
+        return await _never(host, port, current)
 
     async def main() -> Counter[str]:
         async with _client(never) as client:
@@ -119,7 +119,7 @@ def test_what_waits_is_bounded_in_bytes() -> None:
 def test_a_target_that_could_not_be_had_is_tried_again() -> None:
     ways: list[Way | None] = [None, _STRAIGHT]
 
-    async def routed(_: str, __: int) -> Way | None:
+    async def routed(_: str, __: int, ___: Way | None) -> Way | None:
         return ways.pop(0)
 
     async def main() -> list[bytes]:
@@ -137,7 +137,7 @@ def test_a_target_that_could_not_be_had_is_tried_again() -> None:
 def test_what_could_not_be_had_is_not_asked_for_by_every_datagram() -> None:
     asked = 0
 
-    async def routed(_: str, __: int) -> Way | None:
+    async def routed(_: str, __: int, ___: Way | None) -> Way | None:
         nonlocal asked
         asked += 1
         return None
@@ -154,7 +154,7 @@ def test_what_could_not_be_had_is_not_asked_for_by_every_datagram() -> None:
 
 
 def test_without_its_interface_nothing_leaves_by_another() -> None:
-    async def routed(_: str, __: int) -> Way | None:
+    async def routed(_: str, __: int, ___: Way | None) -> Way | None:
         return _STRAIGHT._replace(interface="nosuch0")
 
     async def main() -> list[bytes]:
@@ -169,7 +169,7 @@ def test_without_its_interface_nothing_leaves_by_another() -> None:
 
 
 def test_two_names_of_one_address_are_heard_while_one_of_them_is_known() -> None:
-    async def routed(_: str, __: int) -> Way | None:
+    async def routed(_: str, __: int, ___: Way | None) -> Way | None:
         return _STRAIGHT
 
     async def main() -> bytes:
@@ -214,7 +214,7 @@ def test_a_proxy_that_went_and_came_back_is_asked_again() -> None:
 
             async with serving(proxy) as service:
 
-                async def routed(_: str, __: int) -> Way | None:
+                async def routed(_: str, __: int, ___: Way | None) -> Way | None:
                     return _by_proxy(service.port)
 
                 async with _client(routed, again=300) as client:
@@ -241,7 +241,7 @@ def test_a_proxy_that_says_no_leaves_nothing_open() -> None:
     async def main() -> tuple[int, int]:
         async with serving(refuse) as service:
 
-            async def routed(_: str, __: int) -> Way | None:
+            async def routed(_: str, __: int, ___: Way | None) -> Way | None:
                 return _by_proxy(service.port)
 
             async with _client(routed) as client:
@@ -255,3 +255,65 @@ def test_a_proxy_that_says_no_leaves_nothing_open() -> None:
     before, after = asyncio.run(main())
 
     assert after <= before
+
+
+def test_a_target_by_which_nothing_comes_back_goes_by_its_new_outbound() -> None:
+    asked: list[Way | None] = []
+    elsewhere = _STRAIGHT._replace(tag="other", source="127.0.0.2")
+
+    async def routed(_: str, __: int, current: Way | None) -> Way | None:
+        asked.append(current)
+        return _STRAIGHT if current is None else elsewhere
+
+    async def main() -> tuple[str, str]:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+            ear.bind(("127.0.0.1", 0))
+            ear.setblocking(False)
+            async with _client(routed) as client:
+                client.say("127.0.0.1", ear.getsockname()[1], b"one")
+                _, first = await loop.sock_recvfrom(ear, 9)
+                client.say("127.0.0.1", ear.getsockname()[1], b"two")
+                await loop.sock_recvfrom(ear, 9)  # by the old one: nothing is lost
+                await until(lambda: client.events["moved_targets"])
+                client.say("127.0.0.1", ear.getsockname()[1], b"three")
+                _, last = await loop.sock_recvfrom(ear, 9)
+                return first[0], last[0]
+
+    assert asyncio.run(main()) == ("127.0.0.1", "127.0.0.2")
+    assert asked[:2] == [None, _STRAIGHT]
+
+
+def test_a_target_stays_where_its_new_outbound_cannot_be_had() -> None:
+    async def routed(_: str, __: int, current: Way | None) -> Way | None:
+        return _STRAIGHT if current is None else _STRAIGHT._replace(tag="other", interface="nosuch0")
+
+    async def main() -> None:
+        with _ear() as (port, heard):
+            async with _client(routed) as client:
+                for number in range(3):
+                    client.say("127.0.0.1", port, b"x")
+                    await until(lambda number=number: len(heard) > number)  # type: ignore[misc]
+                assert client.events["moved_targets"] == 0
+
+    asyncio.run(main())
+
+
+def test_a_target_that_answers_is_not_asked_about() -> None:
+    asked = 0
+
+    async def routed(_: str, __: int, ___: Way | None) -> Way | None:
+        nonlocal asked
+        asked += 1
+        return _STRAIGHT
+
+    async def main() -> None:
+        with _ear() as (port, heard):
+            async with _client(routed, again=300) as client:
+                for number in range(5):
+                    client.say("127.0.0.1", port, b"x")
+                    await until(lambda number=number: len(heard) > number)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+    assert asked == 1

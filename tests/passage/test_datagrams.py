@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -107,6 +108,36 @@ def test_datagrams_go_by_a_real_proxy(tmp_path: Path) -> None:
                 return list(relay.contents)
 
     assert asyncio.run(main()) == [b"<one>"]
+
+
+def test_datagrams_without_an_answer_go_where_their_balancer_sends_connections_by_now() -> None:
+    outbounds = [{"tag": f"p-{end}", "protocol": "freedom", "sendThrough": f"127.0.0.{end}"} for end in (2, 3)]
+    rules = {"balancers": [{"tag": "b", "selector": ["p-"]}], "rules": [{"network": "udp", "balancerTag": "b"}]}
+
+    async def main() -> list[str]:
+        peers: list[str] = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+            ear.bind(("127.0.0.1", 0))
+            ear.setblocking(False)
+            asyncio.get_running_loop().add_reader(ear, lambda: peers.append(ear.recvfrom(9)[1][0]))
+            async with (
+                carrying(outbounds, inbounds=[_INBOUND], routing=rules) as door,
+                _relay(door.ports["in"]) as relay,
+            ):
+                door.running.override("b", "p-2")
+                relay.say("127.0.0.1", ear.getsockname()[1], b"one")
+                await until(lambda: peers, what="the first")
+                door.running.override("b", "p-3")
+
+                def moved() -> bool:
+                    relay.say("127.0.0.1", ear.getsockname()[1], b"more")
+                    return peers[-1] != peers[0]
+
+                await until(moved, what="datagrams by the other outbound", within=60)
+            asyncio.get_running_loop().remove_reader(ear)
+        return [peers[0], peers[-1]]
+
+    assert asyncio.run(main()) == ["127.0.0.2", "127.0.0.3"]
 
 
 def test_rules_hold_for_datagrams_and_broken_ones_are_dropped() -> None:

@@ -169,6 +169,14 @@ class Running:
         others = found.instead(tried, self._now())
         return self._rng.choice(others) if others else None
 
+    def keeps(self, balancer: str, tag: str) -> bool:
+        """Whether a connection made now may go by this outbound too."""
+        found = self._balancers.get(balancer)
+        if found is None:
+            return False
+        override = found.overridden()
+        return tag == override if override else tag in found.targets(self._now())
+
     def called(self, tag: str, passed: bool) -> None:
         """A connection by this outbound was made, or could not be for a reason that is not its target's."""
         if self._observing is not None:

@@ -158,11 +158,11 @@ class Carrier:
     async def _associated(self, client: Client, asked: Asked) -> None:
         """Datagrams, for as long as the client keeps its connection."""
 
-        async def routed(host: str, port: int) -> Way | None:
+        async def routed(host: str, port: int, current: Way | None) -> Way | None:
             to = asked._replace(host=host, port=port)
             inbound = client.served.tag
             for _ in range(_MOST_LOOPS):
-                way, _ = await self._routed(client, to, inbound)
+                way, _ = await self._routed(client, to, inbound, current)
                 if way is None or way.exit is not Exit.LOOPS:
                     return way
                 inbound = way.inbound
@@ -184,13 +184,19 @@ class Carrier:
             await association.run()
             self._traffic.add(client.served.tag, "", association.sent, association.heard)
 
-    async def _routed(self, client: Client, asked: Asked, inbound: str) -> tuple[Way | None, str]:
-        """The outbound, and the balancer that chose it. Nobody's rule: the first outbound, as the document has it."""
+    async def _routed(
+        self, client: Client, asked: Asked, inbound: str, current: Way | None = None
+    ) -> tuple[Way | None, str]:
+        """The outbound, and the balancer that chose it; `current` where it may be that one. Nobody's rule: the first outbound, as the
+        document has it.
+        """
         rule = await self.routes.directed(_question(client, asked, inbound))
         if rule is None:
             return self._carrying.default, ""
         if not rule.balancer:
             return self._way(rule.outbound), ""
+        if current is not None and self._guide.keeps(rule.balancer, current.tag):
+            return self._way(current.tag), rule.balancer
         tag = self._guide.pick(rule.balancer, frozenset())
         return (None if tag is None else self._way(tag)), rule.balancer
 

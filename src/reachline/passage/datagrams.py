@@ -2,7 +2,7 @@
 
 Lives as long as the client's control connection, and no longer than its patience. Bounded: targets, datagrams that wait while a
 target is routed, and their bytes. Who was not written to is not heard. What could not be had, and what went by a proxy that is gone,
-is tried again.
+is tried again; by where nothing came back for a while it is asked whether it is still the outbound to go by.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from reachline.doors.observatory.carrying import Exit, Way
 from reachline.errors import RemoteProtocolError
 from reachline.model import Seconds
-from reachline.net import kernel
 from reachline.net.resolve import Resolver
-from reachline.passage.dialing import Dialed, dial, resolve
-from reachline.talk.hop import Hop, Scheme
+from reachline.passage.dialing import resolve
+from reachline.passage.leaving import Path, bound, leaving
+from reachline.passage.relays import Relays
+from reachline.talk.hop import Scheme
 from reachline.talk.secure import is_address
 from reachline.wire import socks5
 from reachline.wire.entering import is_target
 
 __all__ = ["Association", "Routed"]
 
-Routed = Callable[[str, int], Awaitable[Way | None]]
-"""The outbound for datagrams to a host and port, None: none."""
+Routed = Callable[[str, int, Way | None], Awaitable[Way | None]]
+"""The outbound for datagrams to a host and port, None: none. The one they go by, where there is one, stays while it may."""
 
 _MOST_TARGETS: Final = 256
 """Of one client: a browser has some dozen, a DNS forwarder its servers; the one that is longest known goes."""
@@ -37,46 +38,29 @@ _MOST_WAITING: Final = 16
 _MOST_BYTES: Final = 1 << 20
 """Of all datagrams of one client that wait: first flights of fifty QUIC connections."""
 _AGAIN: Final[Seconds] = 5.0
-"""Until what could not be had is tried again, by a datagram that comes: as long as a name that was not found is not asked for."""
+"""Until what could not be had is tried again, by a datagram that comes: as long as a name that was not found is not asked for. And of
+silence until it is asked whether a target goes by its outbound still: those who answer seldom take longer."""
 _LARGEST: Final = 65_535
 _MOST_READ: Final = 64
 """Datagrams of one turn."""
-_DIAL: Final[Seconds] = 16.0
 _PIECE: Final = 512
 _ANY: Final = 0
-
-
-class _Path(NamedTuple):
-    """By which socket datagrams go to one target, where to, and what stands before them."""
-
-    sock: socket.socket
-    address: tuple[str, int]
-    before: bytes = b""
 
 
 class _Flow:
     """One target."""
 
-    __slots__ = ("is_ready", "path", "until", "waiting")
+    __slots__ = ("asked", "is_ready", "path", "until", "waiting", "way")
 
     def __init__(self) -> None:
-        self.path: _Path | None = None
+        self.way: Way | None = None
+        self.path: Path | None = None
+        self.asked: Seconds = 0.0
+        """When it was routed last."""
         self.is_ready = False
         self.until: Seconds = 0.0
         """When it is tried again where there is no path."""
         self.waiting: list[bytes] = []
-
-
-class _Relay:
-    """An association of our own with an outbound's proxy, as long as its control connection lasts."""
-
-    __slots__ = ("control", "path", "until")
-
-    def __init__(self) -> None:
-        self.control: socket.socket | None = None
-        self.path: _Path | None = None
-        self.until: Seconds = 0.0
-        """When it is tried again where there is none."""
 
 
 class Association:
@@ -109,15 +93,15 @@ class Association:
         self._flows: Final[dict[tuple[str, int], _Flow]] = {}
         self._direct: Final[dict[tuple[str, str, int], socket.socket]] = {}
         """By source, interface and family."""
-        self._relays: Final[dict[tuple[Hop, str, str], _Relay]] = {}
-        """By proxy, source and interface."""
+        self._relays: Final = Relays(resolver, events, heard=self._to_client, gone=self._gone, again=again)
+        self._heard_at: Final[dict[socket.socket, Seconds]] = {}
+        """When something last came back by a socket."""
         self._known: Final[Counter[tuple[str, int]]] = Counter()
         """Addresses that are written to, with the number of targets that mean them."""
         self._waiting = 0
         """Bytes that wait."""
         self._routing: asyncio.TaskGroup | None = None
-        self._lock: Final = asyncio.Lock()  # guards the making of relays: one for each outbound
-        self._sock: Final = _bound(host)
+        self._sock: Final = bound(host)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -151,8 +135,7 @@ class Association:
         self._events["idle"] += 1
 
     def _close(self) -> None:
-        for relay in self._relays.values():
-            self._let_go(relay)
+        self._relays.close()
         for sock in (self._sock, *self._direct.values()):
             self._loop.remove_reader(sock)
             sock.close()
@@ -185,6 +168,16 @@ class Association:
             self._routing.create_task(self._find(flow, host, port))
         else:
             self._send(flow, content)
+            self._doubt(flow, host, port)
+
+    def _doubt(self, flow: _Flow, host: str, port: int) -> None:
+        """Nothing came back for a while by where it goes: it may be that nobody goes there any more."""
+        now = self._loop.time()
+        if flow.path is None or self._routing is None:
+            return
+        if now - max(flow.asked, self._heard_at.get(flow.path.sock, 0.0)) >= self._again:
+            flow.asked = now
+            self._routing.create_task(self._change(flow, host, port))
 
     def _new(self, host: str, port: int) -> _Flow | None:
         """In place of the target that is known longest and routed; None: all are being routed, and each of them costs a task."""
@@ -209,6 +202,10 @@ class Association:
     def _lose(self, flow: _Flow) -> None:
         """It has no path from now on."""
         path, flow.path = flow.path, None
+        self._forget(path)
+
+    def _forget(self, path: Path | None) -> None:
+        """One target less is written to."""
         if path is None or path.before:
             return
         self._known[path.address] -= 1
@@ -229,31 +226,47 @@ class Association:
 
     async def _find(self, flow: _Flow, host: str, port: int) -> None:
         try:
-            way = await self._routed(host, port)
-            if way is not None and way.exit is Exit.GOES:
-                flow.path = await self._path(way, host, port)
+            flow.way = await self._routed(host, port, None)
+            if flow.way is not None and flow.way.exit is Exit.GOES:
+                flow.path = await self._path(flow.way, host, port)
         except (OSError, RemoteProtocolError, TimeoutError):
             flow.path = None
+        flow.asked = self._loop.time()
         flow.is_ready, flow.until = True, self._loop.time() + self._again
         waiting, flow.waiting = flow.waiting, []
         self._waiting -= sum(map(len, waiting))
         for content in waiting:
             self._send(flow, content)
 
-    async def _path(self, way: Way, host: str, port: int) -> _Path | None:
+    async def _change(self, flow: _Flow, host: str, port: int) -> None:
+        """Its outbound is another one from now on, where it is; where that one cannot be had it stays."""
+        before, path = flow.path, None
+        try:
+            way = await self._routed(host, port, flow.way)
+            if way == flow.way:
+                return
+            if way is not None and way.exit is Exit.GOES:
+                path = await self._path(way, host, port)
+        except (OSError, RemoteProtocolError, TimeoutError):
+            return
+        is_gone = flow.path is not before or self._flows.get((host, port)) is not flow
+        if is_gone or (path is None and way is not None and way.exit is Exit.GOES):
+            self._forget(path)
+            return
+        self._lose(flow)
+        flow.way, flow.path, flow.until = way, path, self._loop.time() + self._again
+        self._events["moved_targets"] += 1
+
+    async def _path(self, way: Way, host: str, port: int) -> Path | None:
         if not way.hops:
             return await self._straight(way, host, port)
         hop = way.hops[0]
         # Behind TLS the proxy takes no datagrams in it, and its password is not for others to read.
         if len(way.hops) > 1 or hop.scheme not in {Scheme.SOCKS5, Scheme.SOCKS5H} or hop.secure is not None:
             return None
-        async with self._lock:
-            relay = self._relays.setdefault((hop, way.source, way.interface), _Relay())
-            if relay.path is None and self._loop.time() >= relay.until:
-                await self._associate(relay, way, hop)
-        return None if relay.path is None else relay.path._replace(before=socks5.wrapping(host, port))
+        return await self._relays.path(way, hop, host, port)
 
-    async def _straight(self, way: Way, host: str, port: int) -> _Path | None:
+    async def _straight(self, way: Way, host: str, port: int) -> Path | None:
         addresses: tuple[str, ...] = (host,)
         if not is_address(host):
             found: list[str] = []
@@ -267,77 +280,18 @@ class Association:
         key = way.source, way.interface, family
         sock = self._direct.get(key)
         if sock is None:
-            sock = self._direct[key] = _leaving(family, way)
+            sock = self._direct[key] = leaving(family, way)
             self._loop.add_reader(sock, self._from_target, sock)
         self._known[address, port] += 1
-        return _Path(sock, (address, port))
+        return Path(sock, (address, port))
 
-    async def _associate(self, relay: _Relay, way: Way, hop: Hop) -> None:
-        """With the proxy; where that cannot be, nothing stays open, and it is not tried again at once."""
-        straight = way._replace(hops=())
-        made = await dial(straight, hop.endpoint.host, hop.endpoint.port, resolver=self._resolver, timeout=_DIAL)
-        try:
-            if isinstance(made, Dialed):
-                relay.control = made.sock
-                relay.path = await self._asked(made.sock, way, hop)
-        finally:
-            if relay.path is None:
-                self._let_go(relay)
-                relay.until = self._loop.time() + self._again
-        if relay.path is not None and relay.control is not None:
-            self._loop.add_reader(relay.path.sock, self._from_relay, relay.path.sock)
-            self._loop.add_reader(relay.control, self._from_proxy, relay, relay.control)
-
-    async def _asked(self, control: socket.socket, way: Way, hop: Hop) -> _Path | None:
-        """Where the proxy takes datagrams, None: nowhere."""
-        talk = socks5.Connect("0.0.0.0", 0, user=hop.user, password=hop.password, command=socks5.ASSOCIATE)
-        async with asyncio.timeout(_DIAL):
-            said: bytes | None = talk.begin()
-            while said is not None:
-                await self._loop.sock_sendall(control, said)
-                data = await self._loop.sock_recv(control, _PIECE)
-                if not data:
-                    return None
-                said = talk.received(data)
-        bound = socks5.unwrapped(b"\0\0\0" + talk.bound) if talk.reply == socks5.SUCCEEDED else None
-        if bound is None:
-            return None
-        # 0.0.0.0 means the proxy's own address, as the control connection knows it.
-        host = str(control.getpeername()[0]) if bound[0] in {"0.0.0.0", "::"} else bound[0]
-        if not is_address(host):
-            return None
-        sock = _leaving(socket.AF_INET6 if ":" in host else socket.AF_INET, way)
-        try:
-            sock.connect((host, bound[1]))
-        except BaseException:
-            sock.close()
-            raise
-        return _Path(sock, (host, bound[1]))
-
-    def _from_proxy(self, relay: _Relay, control: socket.socket) -> None:
-        """Its association lasts as long as its control connection, on which it has nothing to say."""
-        try:
-            data = control.recv(_PIECE)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._events["relays_gone"] += 1
-            self._let_go(relay)
-
-    def _let_go(self, relay: _Relay) -> None:
-        """With its sockets; targets that went by it are routed again by their next datagrams."""
-        path, control = relay.path, relay.control
-        relay.path = relay.control = None
-        for sock in (control, None if path is None else path.sock):
-            if sock is not None:
-                self._loop.remove_reader(sock)
-                sock.close()
+    def _gone(self, sock: socket.socket) -> None:
+        """Targets that went by it are routed again by their next datagrams."""
         for flow in self._flows.values():
-            if path is not None and flow.path is not None and flow.path.sock is path.sock:
+            if flow.path is not None and flow.path.sock is sock:
                 self._lose(flow)
                 flow.until = 0.0
+        self._heard_at.pop(sock, None)
 
     def _from_target(self, sock: socket.socket) -> None:
         for _ in range(_MOST_READ):
@@ -346,19 +300,10 @@ class Association:
             except OSError:
                 return
             if peer[:2] in self._known:
-                self._to_client(socks5.wrapping(peer[0].partition("%")[0], peer[1]) + data, len(data))
+                self._to_client(sock, socks5.wrapping(peer[0].partition("%")[0], peer[1]) + data, len(data))
 
-    def _from_relay(self, sock: socket.socket) -> None:
-        """It is connected: only the relay is heard, and what it says is in a client's own form already."""
-        for _ in range(_MOST_READ):
-            try:
-                data = sock.recv(_LARGEST)
-            except OSError:
-                return
-            if (found := socks5.unwrapped(data)) is not None:
-                self._to_client(data, len(data) - found[2])
-
-    def _to_client(self, data: bytes, size: int) -> None:
+    def _to_client(self, sock: socket.socket, data: bytes, size: int) -> None:
+        self._heard_at[sock] = self._loop.time()
         if self._peer is None:
             return
         with contextlib.suppress(OSError):  # a datagram may be lost
@@ -368,31 +313,3 @@ class Association:
 
 class _Over(Exception):  # noqa: N818  (an end, not an error)
     """The client is gone: what is still routed for it ends with it."""
-
-
-def _bound(host: str) -> socket.socket:
-    sock = _unbound(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        sock.bind((host, 0))
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _leaving(family: int, way: Way) -> socket.socket:
-    """From the outbound's address and by its interface, or not at all."""
-    sock = _unbound(family)
-    try:
-        if way.source or way.interface:
-            kernel.bind(sock, family, way.source, way.interface)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def _unbound(family: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_DGRAM)
-    sock.setblocking(False)
-    return sock
