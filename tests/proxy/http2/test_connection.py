@@ -194,7 +194,10 @@ def test_a_length_that_the_body_does_not_have_ends_the_stream() -> None:
         assert events[-1] == Ended(3, [])
 
 
-@pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200"), (b"GET", b"204"), (b"GET", b"304")])
+NO_BODY = pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200"), (b"GET", b"204"), (b"GET", b"304")])
+
+
+@pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200"), (b"GET", b"304")])
 def test_an_answer_that_has_no_body_may_say_its_length(method: bytes, status: bytes) -> None:
     client = asking()
     client.ask([(b":method", method), *GET[1:]], end=True)
@@ -202,6 +205,26 @@ def test_an_answer_that_has_no_body_may_say_its_length(method: bytes, status: by
     events = client.feed(headers([(b":status", status), (b"content-length", b"7")], end=True))
 
     assert events == [Answered(1, int(status), [(b"content-length", b"7")], 7), Ended(1, [])]
+
+
+@NO_BODY
+def test_an_answer_that_has_no_body_is_given_none(method: bytes, status: bytes) -> None:
+    client = asking()
+    client.ask([(b":method", method), *GET[1:]], end=True)
+
+    events = client.feed(headers([(b":status", status)]) + data(b"HTTP/1.1 200 OK", end=True))
+
+    assert events[1:] == [Reset(1, Code.PROTOCOL_ERROR, is_ours=True)]
+
+
+@NO_BODY
+def test_an_answer_that_has_no_body_may_end_behind_its_head(method: bytes, status: bytes) -> None:
+    client = asking()
+    client.ask([(b":method", method), *GET[1:]], end=True)
+
+    events = client.feed(headers([(b":status", status)]) + data(b"", end=True))
+
+    assert events[1:] == [Ended(1, [])]
 
 
 def test_a_malformed_message_ends_the_connection_or_its_stream_as_it_is_set() -> None:

@@ -86,11 +86,16 @@ def test_every_form_of_a_request_is_taken() -> None:
         [], [(b":status", b"20")], [(b":status", b"2000")], [(b":status", b"abc")], [(b":status", b"099")], [(b":status", b"101")],
         [(b":status", b"200"), (b":path", b"/")], [(b":status", b"200"), (b":status", b"200")], [(b":status", b"200"), (b"connection", b"close")],
         [(b"a", b"b"), (b":status", b"200")], [(b":status", b"200"), (b"content-length", b"1"), (b"content-length", b"2")],
+        [(b":status", b"204"), (b"content-length", b"1")],
     ],
 )  # fmt: skip
 def test_a_malformed_answer_is_none(fields: list[Field]) -> None:
     with pytest.raises(MalformedError):
         response(1, fields)
+
+
+def test_a_length_of_no_content_is_not_passed_on() -> None:
+    assert response(1, [(b":status", b"204"), (b"content-length", b"0")]).headers == []
 
 
 def test_an_answer_s_head() -> None:

@@ -64,7 +64,12 @@ def response(stream: int, fields: list[Field]) -> Answered:
         raise MalformedError("status")
     headers, special = _sorted(regular)
     headers += ((name, value) for name, values in special.items() if name == b"host" for value in values)
-    return Answered(stream, int(status), headers, _length(special))
+    length = _length(special)
+    if length is not None and status == b"204":
+        if length:
+            raise MalformedError("a length of nothing")  # RFC 9110, 8.6
+        headers = [each for each in headers if each[0] != b"content-length"]
+    return Answered(stream, int(status), headers, length)
 
 
 def trailers(fields: list[Field]) -> list[Field]:

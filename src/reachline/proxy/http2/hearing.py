@@ -323,6 +323,7 @@ class Hearing:
 
     def _take_head(self, stream: Stream, found: list[Field], *, ends: bool) -> None:
         head: Asked | Answered
+        length: int | None
         if self.is_client:
             head = fields.response(stream.id, found)
             if head.status < _FINAL:
@@ -330,14 +331,14 @@ class Hearing:
                     raise fields.MalformedError("an interim answer that is the last")
                 self.events.append(head)
                 return
-            has_body = not stream.is_head and head.status not in _BODILESS
+            # A body where there is none would be the next answer to whoever speaks HTTP/1.1.
+            length = 0 if stream.is_head or head.status in _BODILESS else head.length
         else:
             head = fields.request(stream.id, found, allow_connect=self.limits.allow_connect)
-            has_body = True
-        if has_body:
-            if ends and head.length:
-                raise fields.MalformedError("a length, and no body")
-            stream.expected = head.length
+            length = head.length
+        if ends and length:
+            raise fields.MalformedError("a length, and no body")
+        stream.expected = length
         stream.has_head = True
         self.events.append(head)
         if ends:
