@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 import pytest
 from tests.differential.real import binary
 from tests.differential.real import running as envoy_running
-from tests.proxy.world import WITHIN, Loop, cluster, forward, http, running
+from tests.proxy.test_following import Files
+from tests.proxy.world import WITHIN, Loop, cluster, document, forward, http, listener, manager, running
 
 from reachline.testing.wait import eventually
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.real
 
 NAME = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 HTTP2 = {NAME: {"@type": f"type.googleapis.com/{NAME}", "explicit_http_config": {"http2_protocol_options": {}}}}
+TURNS = 20
 LARGE = 3 << 20
 """Bytes of a message: more than a window, and no more than gRPC takes."""
 
@@ -284,3 +287,39 @@ def test_calls_go_on_where_the_server_ends_its_connections(loop: Loop) -> None:
 
         assert list(talk) == [b"dc"]
         assert stopped.wait(WITHIN)
+
+
+def test_no_call_fails_while_the_listener_is_replaced(loop: Loop, service: Service, tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    reached = cluster("a", [service.port], typed_extension_protocol_options=HTTP2)
+
+    def write(number: int) -> None:
+        files.write("lds", [listener(manager([forward("/", "a", timeout="0s")], server_name=f"of-{number}"))])
+
+    write(0)
+    given = {**document([], [reached]), "node": {"id": "n", "cluster": "c"}}
+    given["dynamic_resources"] = {"lds_config": files.source("lds")}
+    with running(loop, given) as proxy, grpc.insecure_channel(f"127.0.0.1:{proxy.port}") as channel:
+        ends: list[str] = []
+        is_over = threading.Event()
+
+        def load() -> None:
+            while not is_over.is_set():
+                found = called(channel, "/t/Echo", b"x")
+                ends.append(found.code if found.said else found.details)
+
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(1, TURNS + 1):
+                seen = proxy.figures()["http.in.downstream_cx_total"]
+                write(number)
+                eventually(lambda: proxy.figures()["http.in.downstream_cx_total"] > seen)  # noqa: B023
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join(WITHIN)
+
+    assert set(ends) == {"OK"}
+    assert len(ends) > TURNS

@@ -278,6 +278,22 @@ def test_a_connection_ends_with_the_last_request_that_was_on_its_way(loop: Loop,
     assert [each.status for each in client.of(Answered) if isinstance(each, Answered)] == [200]
 
 
+def test_who_does_not_answer_to_the_warning_may_ask_no_longer_than_others_drain(loop: Loop, endpoint: Endpoint) -> None:
+    given = http([forward("/", "a", timeout="0s")], [cluster("a", [endpoint.port])], drain_timeout="0.2s")
+    with running(loop, given, grace=WITHIN) as proxy, Client(proxy.port) as client:
+        client.ask(head("/held"))
+        eventually(lambda: endpoint.asked)
+        proxy.stop()
+        raw = b""
+        while raw.count(b"\0\0\x08\x07\0\0\0\0\0") < 2:  # GOAWAY of eight bytes, on no stream
+            raw += client.socket.recv(1 << 16)
+        endpoint.gate.set()
+        client.socket.close()
+        proxy.done()
+
+    assert raw.index(b"\x7f\xff\xff\xff") < raw.rindex(b"\0\0\x08\x07")
+
+
 def test_a_connection_ends_after_so_many_requests(loop: Loop, endpoint: Endpoint) -> None:
     limited = {"common_http_protocol_options": {"max_requests_per_connection": 2}}
     with running(loop, http([forward("/", "a")], [cluster("a", [endpoint.port])], **limited)) as proxy:

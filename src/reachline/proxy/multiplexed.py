@@ -58,6 +58,7 @@ class Multiplexed(asyncio.BufferedProtocol):
         self._transport = transport
         self.peer = peer_of(transport)
         self._front.came(self)
+        self._front.counts["downstream_cx_http2_total"] += 1
         self._flush()
 
     def get_buffer(self, _: int) -> memoryview:
@@ -156,8 +157,11 @@ class Multiplexed(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def sweep(self, now: Seconds) -> None:
-        """Give up answers that nobody takes, and a client that answers no ping."""
+        """Give up answers that nobody takes, and a client that answers neither a warning nor a ping."""
         manager = self._front.manager
+        if self._drained_at is not None and now - self._drained_at >= manager.drain_timeout:
+            self.served.drain()  # a client that does not answer to the warning has had its time
+            self.stir()
         for number, since in list(self._flushing.items()):
             if not self.served.pending(number):
                 del self._flushing[number]
@@ -172,7 +176,7 @@ class Multiplexed(asyncio.BufferedProtocol):
 
     def _hear(self, events: list[Event]) -> None:
         """All that came is put where it belongs, before any of it is acted upon: most requests are here whole by then."""
-        streams, front = self.streams, self._front
+        streams, front, before = self.streams, self._front, self.requests
         stirred: dict[Stream, None] = {}
         for event in events:
             match event:
@@ -195,6 +199,7 @@ class Multiplexed(asyncio.BufferedProtocol):
                     self._is_pinging = False
                 case _:
                     pass
+        front.counts["downstream_rq_http2_total"] += self.requests - before
         for stream in stirred:
             stream.serve()
 
