@@ -11,6 +11,7 @@ import socket
 import ssl
 from typing import Final
 
+from reachline.net.pausing import hold
 from reachline.talk.secure import Secure
 
 __all__ = ["sealed"]
@@ -78,13 +79,7 @@ class _Side(asyncio.Protocol):
 
     def hold(self, is_held: bool) -> None:
         """Stop reading, or go on."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if is_held:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
+        hold(self._transport, is_held)
 
     def end(self) -> None:
         """Once what was written is taken."""

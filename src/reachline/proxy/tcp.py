@@ -15,6 +15,7 @@ from reachline.core.hashing import xxh64
 from reachline.doors.envoy.chain import TcpProxy
 from reachline.errors import Shed
 from reachline.model import Seconds
+from reachline.net.pausing import hold
 from reachline.proxy import flags
 from reachline.proxy.ends import Leaving, half_close, reading_room
 from reachline.proxy.flags import Lost
@@ -294,13 +295,7 @@ class TcpSide(asyncio.BufferedProtocol):
 
     def hold(self, is_held: bool) -> None:
         """Stop reading, or go on."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if is_held:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
+        hold(self._transport, is_held)
 
     def close(self) -> None:
         """End it, once what was written is taken; who takes nothing is cut off."""
