@@ -80,7 +80,7 @@ class Judged:
         """Forget calls and ejections, which are another process's; endpoints and what checks made of them stay."""
         rules = self._settings.outliers
         self.outliers = None if rules is None else Outliers(rules, seed=seed, now_ms=now_ms)
-        self.memory = Memory(seed=seed & 0xFFFF_FFFF, hashes=self.memory.hashes)
+        self.memory = Memory(seed=seed & 0xFFFF_FFFF, hashes=self.memory.hashes, tables=self.memory.tables)
         self.counts, self.ends = Counter(), [0] * len(Column)
         if self.reports is not None:
             self.reports.forget()

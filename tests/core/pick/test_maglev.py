@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reachline.core.pick import Member, Memory, Policy, build
-from reachline.core.pick.maglev import filled, is_prime
+from reachline.core.pick.filling import filled
+from reachline.core.pick.maglev import is_prime
 from reachline.model import Locality
 
 CHANCE = random.Random(1)

@@ -13,6 +13,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from reachline.core.pick.mending import Mending
 from reachline.errors import ConfigError, Problem
 from reachline.model import Health, Locality
 
@@ -127,6 +128,8 @@ class Memory:
     """By key. Who goes through them takes a list of them first: a picker that is being built may add to them meanwhile."""
     hashes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     """By kind and key, since computing them is most of building a ring or a table."""
+    tables: dict[tuple[object, int], Mending] = field(default_factory=dict)
+    """Maglev tables of many endpoints, by part of the cluster and size."""
     _cursors: dict[object, Iterator[int]] = field(default_factory=dict)
 
     def load(self, key: str) -> Load:
