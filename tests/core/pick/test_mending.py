@@ -71,17 +71,21 @@ def test_a_mended_table_is_the_one_filled_anew(size: int, steps: list[dict[int, 
         assert table is None or now.read(table) == now.filled()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_many_changes_in_a_row_leave_the_table_of_the_last(seed: int) -> None:
-    chance, size = random.Random(seed), 1_009
-    weights = {f"n{number}": 1 + number % (1 + seed) for number in range(150)}
-    table, mended = Given(weights, size).mending(), 0
-    for step in range(15):
+@pytest.mark.parametrize(
+    ("seed", "size", "heaviest"),
+    # The first four are chosen: somebody asks for a slot of whom it is not written down, which a few changes in a row do not show.
+    [(7, 251, 1), (18, 251, 1), (24, 251, 1), (2, 1_009, 1), (1, 1_009, 2), (2, 1_009, 3)],
+)
+def test_many_changes_in_a_row_leave_the_table_of_the_last(seed: int, size: int, heaviest: int) -> None:
+    chance, count = random.Random(seed), 40 if size == 251 else 100
+    weights, mended = {f"n{number}": 1 + number % heaviest for number in range(count)}, 0
+    table = Given(weights, size).mending()
+    for step in range(38 if size == 251 else 18):
         gone = chance.choice(sorted(weights))
         if step % 3:
             del weights[gone]
         if step % 3 != 1:
-            weights[f"new{step}"] = chance.randint(1, 1 + seed)
+            weights[f"new{step}"] = 1 + step % heaviest
         now = Given(weights, size)
         if now.moves(table):
             mended += 1

@@ -170,7 +170,7 @@ class Mending:
         turn, _, who, number = take
         if slot in self._free:
             del self._free[slot]
-            # Who is the next to ask is not looked for until somebody wants to know.
+            # Also he who left it may want it again, whom nobody wrote down: looked for once somebody wants to know.
             self._asked[slot] = _UNKNOWN
         else:
             other, then = self.owners[slot], self._turns[slot]
