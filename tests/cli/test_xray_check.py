@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -102,3 +102,47 @@ def test_options_of_xrays_documents_are_refused_for_others(tmp_path: Path, capsy
 
     assert main(["config", "check", file, "--remarks", "x"]) == 2
     assert "are for documents of Xray" in capsys.readouterr().err
+
+
+_CORE: Final = {"core": {"socks": "127.0.0.1:10808", "password": "hush"}}
+
+
+def test_what_a_core_is_given_reaches_each_outbound_that_only_it_speaks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own: dict[str, Any] = {
+        "outbounds": [{"tag": "p-near", "protocol": "freedom"}, {"tag": "p-far", "protocol": "vless"}],
+        "routing": {"domainStrategy": "AsIs", "rules": [{"network": "tcp", "outboundTag": "p-near"}]},
+        "reachline": _CORE,
+    }
+    (tmp_path / "01.json").write_text(json.dumps(own))
+
+    assert main(["config", "relay", str(tmp_path)]) == 0
+
+    text = capsys.readouterr().out
+    found = json.loads(text)
+    (inbound,) = found["inbounds"]
+    (account,) = inbound["settings"]["accounts"]
+    assert (inbound["listen"], inbound["port"], inbound["protocol"]) == ("127.0.0.1", 10808, "socks")
+    assert found["routing"]["domainStrategy"] == "AsIs"
+    assert found["routing"]["rules"] == [
+        {"inboundTag": [inbound["tag"]], "user": [account["user"]], "outboundTag": "p-far"},
+        *own["routing"]["rules"],
+    ]
+    (tmp_path / "99.json").write_text(text)
+    assert main(["config", "check", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"outbounds": [{"tag": "v", "protocol": "vless"}]}, "reachline.core: is needed"),
+        ({"outbounds": [{"tag": "f", "protocol": "freedom"}], "reachline": _CORE}, "outbounds: need no core"),
+    ],
+)
+def test_where_no_core_is_named_or_needed_it_is_said(
+    document: dict[str, object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "relay", _write(tmp_path / "xray.json", json.dumps(document))]) == 2
+
+    assert words in capsys.readouterr().err

@@ -11,6 +11,7 @@ import typer
 
 from reachline.cli.documents import TABLE, Checked, check_xray, directory, document_in, kind_of
 from reachline.cli.main import USAGE
+from reachline.cli.relay import relay
 from reachline.cli.render import Column, Output, OutputOption, show, write_json
 from reachline.doors import reach, reference
 from reachline.doors.effective import effective
@@ -101,6 +102,9 @@ def show_effective(
         Column(title="from", cell=lambda row: row.source),
     ]
     show(output, rows, columns, document=[row._asdict() for row in rows])
+
+
+app.command("relay")(relay)
 
 
 @app.command("schema")
