@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -32,10 +33,12 @@ class Stream:
         self._answer = answer
 
     async def say(self, **document: Any) -> None:
-        await self._call.write(json_format.ParseDict(document, self._kind()).SerializeToString())
+        await self.raw(json_format.ParseDict(document, self._kind()).SerializeToString())
 
     async def raw(self, data: bytes) -> None:
-        await self._call.write(data)
+        """Lost where the center has ended the stream already: `ended` tells how."""
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._call.write(data)
 
     async def told(self) -> Any:
         return self._answer.FromString(await self._call.read())

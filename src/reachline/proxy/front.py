@@ -70,15 +70,7 @@ class Front:
         self._ends_idle = False
         self.is_draining = False
         """Whether connections end with their next answer."""
-        self.limits: Final = Limits(
-            head=manager.max_request_headers_kib << 10,
-            headers=manager.max_headers,
-            accept_http_10=manager.accept_http_10,
-            default_host=manager.default_host.encode(),
-            allow_absolute_url=manager.allow_absolute_url,
-            trailers=manager.enable_trailers,
-            underscores=manager.headers_with_underscores,
-        )
+        self.limits: Final = _limits(manager)
         self.known_upgrades: Final = frozenset({b"websocket"} | {each.kind.encode() for each in manager.upgrades})
         """What is refused where it is not let through; all others are requests without an upgrade."""
         self.leaving: Final = Leaving(self.loop, manager.delayed_close_timeout)
@@ -328,6 +320,18 @@ class Front:
         elif idle and now - exchange.active_at >= idle:
             self.counts["downstream_rq_idle_timeout"] += 1
             exchange.over(flags.STREAM_IDLE_AFTER if exchange.request.is_complete else flags.STREAM_IDLE)
+
+
+def _limits(manager: HttpManager) -> Limits:
+    return Limits(
+        head=manager.max_request_headers_kib << 10,
+        headers=manager.max_headers,
+        accept_http_10=manager.accept_http_10,
+        default_host=manager.default_host.encode(),
+        allow_absolute_url=manager.allow_absolute_url,
+        trailers=manager.enable_trailers,
+        underscores=manager.headers_with_underscores,
+    )
 
 
 def _overwritten(headers: Headers, added: Headers) -> Headers:
