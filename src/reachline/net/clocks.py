@@ -10,8 +10,6 @@ from reachline.model import Clock
 
 __all__ = ["STEP_NS", "Clocks"]
 
-_AWAY_NS: Final = 10_000_000
-"""Two pulses of the engine. An absence longer than that may have hidden when an answer came: our watch is not believed."""
 STEP_NS: Final = 1_000_000
 """The wall clock may move by this much against the monotonic one during an attempt; beyond it, stamps are not believed."""
 
@@ -19,9 +17,11 @@ STEP_NS: Final = 1_000_000
 class Clocks:
     """Written by the engine's thread only."""
 
-    __slots__ = ("_away", "_looked", "blurred", "ns", "offset", "stepped", "wall")
+    __slots__ = ("_away", "_least", "_looked", "blurred", "ns", "offset", "stepped", "wall")
 
-    def __init__(self, wall: Callable[[], int]) -> None:
+    def __init__(self, wall: Callable[[], int], *, away: int) -> None:
+        """An absence longer than `away` ns, two pulses of the engine, may have hidden when an answer came: our watch is not believed."""
+        self._least: Final = away
         self.ns = time.monotonic_ns
         self.wall = wall
         """CLOCK_REALTIME, the kernel's clock for stamps."""
@@ -79,4 +79,4 @@ class Clocks:
     def _absence(self, mono: int) -> int:
         """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""
         away = min(self._away, self._looked - mono)
-        return away if away > _AWAY_NS else 0
+        return away if away > self._least else 0
