@@ -25,6 +25,8 @@ __all__ = [
 
 _CLOSED: Final = Gate.CLOSED
 _OPEN: Final = Gate.OPEN
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 _GATE_MILLI: Final = 1_645
 """z of the one-sided 95 % Wilson bound that a rate of failures must clear."""
 _USUAL_TIMES: Final = 2
@@ -188,7 +190,7 @@ def _until(row: Breaker, zone: Zone, rules: BreakerRules, *, steady: bool) -> in
 
 def _opened(row: Breaker, now_ms: int, reopens: int, jitter: int, rules: BreakerRules) -> Breaker:
     until_ms = now_ms + cooldown_ms(reopens, jitter, rules)
-    return Breaker(Gate.OPEN, since_ms=now_ms, until_ms=until_ms, reopens=reopens, window=row.window)
+    return _new(Breaker, (_OPEN, 0, now_ms, until_ms, reopens, row.window, *CLOSED[6:]))
 
 
 def _window(row: Breaker, gate: Gate, step: int, now_ms: int) -> Breaker:

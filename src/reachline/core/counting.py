@@ -35,9 +35,8 @@ class Voters(NamedTuple):
 
     def votes(self, cast: Mapping[VantageId, Ballot]) -> tuple[Vote, ...]:
         """Why they say what they say, by all ballots on a line."""
-        counted = [ballot for name in self.names if (ballot := cast.get(name)) is not None]
-        since_ms = self.since_ms
-        return tuple([vote for one in counted if one.received_ms >= since_ms and (vote := one.vote) is not None])
+        since_ms, counted = self.since_ms, [cast.get(name) for name in self.names]
+        return tuple([one.vote for one in counted if one is not None and one.received_ms >= since_ms and one.vote])
 
 
 class Polled(NamedTuple):
@@ -50,6 +49,15 @@ class Polled(NamedTuple):
     said: Sequence[Said] = ()
 
 
+class _Tallied(NamedTuple):
+    """What words come to, the weights of those who say them (none: all are trusted fully), and the same with what these saw."""
+
+    polled: Polled
+    owns: tuple[int, ...]
+    seen: dict[tuple[int, ...], Polled]
+    """By which objects these are: what is pending keeps them."""
+
+
 class Count:
     """The ballots of a poll as of one moment: made anew for each. Changes nothing."""
 
@@ -58,8 +66,7 @@ class Count:
         self._voters = Voters(poll.present(now_ms, rules.quorum), now_ms - rules.quorum.fresh_ms)
         self._speakers = poll.roll.known(self._voters.names)
         self._pending = [poll.pending.get(name, {}) for name in self._speakers]
-        self._known: dict[tuple[Word, ...], tuple[Polled, tuple[int, ...]]] = {}
-        """What words come to, and the weights of those who say them; none: all are trusted fully."""
+        self._known: dict[tuple[Word, ...], _Tallied] = {}
 
     def every(self, lines: Sequence[LineId]) -> list[Polled]:
         """Each of these lines, in their order."""
@@ -73,7 +80,7 @@ class Count:
             tallied = known.get(words)
             if tallied is None:
                 tallied = known[words] = self._tallied(words)
-            found.append(self._with_said(line, words, *tallied) if self._adds_up else tallied[0])
+            found.append(self._with_said(line, words, tallied) if self._adds_up else tallied[0])
         return found
 
     def one(self, line: LineId) -> Polled:
@@ -102,7 +109,7 @@ class Count:
         whole = sum([own for own, _ in weighed])
         return settled((len(weighed), whole, failed, bad), configured, self._share_milli)
 
-    def _tallied(self, words: tuple[Word, ...]) -> tuple[Polled, tuple[int, ...]]:
+    def _tallied(self, words: tuple[Word, ...]) -> _Tallied:
         """What these words of those who ever spoke come to."""
         weighed = [
             (self._weight(name, doubt_of(word)), zone_said(word))
@@ -111,12 +118,17 @@ class Count:
         ]
         owns = tuple([own for own, _ in weighed])
         polled = Polled(self._settled(weighed, len(self._poll.vantages)), self._voters)
-        return polled, () if all(own == TRUST for own in owns) else owns
+        return _Tallied(polled, () if all(own == TRUST for own in owns) else owns, {})
 
-    def _with_said(self, line: LineId, words: tuple[Word, ...], polled: Polled, owns: tuple[int, ...]) -> Polled:
-        """The same, with what each of them saw."""
+    def _with_said(self, line: LineId, words: tuple[Word, ...], tallied: _Tallied) -> Polled:
+        """The same, with what each of them saw: one value for all lines that they saw alike."""
+        polled, owns, known = tallied
         said = [told.get(line) for told in self._pending]
-        if not (all(said) and all(words)):
+        alike = known.get(key := tuple(map(id, said)))
+        if alike is not None:
+            return alike
+        is_whole = all(said) and all(words)
+        if not is_whole:
             ballots = self._poll.ballots[line]
             said = [
                 one or Said(TRUST, NOTHING, ballots[name].before)
@@ -125,7 +137,10 @@ class Count:
             ]
         if owns:
             said = [one._replace(trust=own) for one, own in zip(said, owns, strict=True) if one]
-        return _new(Polled, (polled[0], polled[1], said))
+        found = _new(Polled, (polled[0], polled[1], said))
+        if is_whole:
+            known[key] = found
+        return found
 
 
 def summed(row: Row, found: Tally, heard: Sequence[Said], calls: Evidence, rules: Rules) -> tuple[Sums, Zone]:

@@ -70,10 +70,14 @@ def allowed(
     wanting = sorted((line for line in lines if line.line in wished), key=badness, reverse=True)
     left = _Left(lines, rest)
     found: dict[LineId, str] = {}
+    why, refused = "", None  # nothing has opened since: whoever is alike but for its id is refused alike
     for line in wanting:
-        found[line.line] = "" if line.drained else left.refusal(line, rules=rules.guard, offered=offered)
-        if not found[line.line] and not line.drained:
-            left.open(line)
+        name, *state = line
+        if not (why and state == refused):
+            why, refused = "" if line.drained else left.refusal(line, rules=rules.guard, offered=offered), state
+            if not why and not line.drained:
+                left.open(line)
+        found[name] = why
     return found
 
 
@@ -83,20 +87,22 @@ class _Left:
     def __init__(self, lines: Sequence[Candidate], rest: Others) -> None:
         usable = [line for line in lines if not line.drained]
         closed = [line for line in usable if line.gate is _CLOSED]
+        bases = sum([line.base for line in usable])
         self._closed = rest.lines + len(closed)
         self._weight = rest.weight + sum([line.weight for line in closed])
-        self._full = rest.weight + MILLI * sum([line.base for line in usable])
+        self._full = rest.weight + MILLI * bases
         self._known = not rest.vague and all(line.capacity for line in usable)
-        self._size = (rest.capacity if self._known else rest.bases) + sum(map(self._size_of, usable))
+        known = rest.capacity + sum([line.capacity or 0 for line in usable]) if self._known else 0
+        self._size = known if self._known else rest.bases + bases
         self._well, self._lower = Refuge(rest.lines, rest.capacity, rest.unknown, rest.vague), Refuge(*rest.lower)
         for line in closed:
-            if line.is_well:
+            if line.zone is not _F and line.is_well:
                 self._refuge(line, 1)
         self._taken: dict[str, int] = defaultdict(int)
         """What is taken out, by incident: those of one are one fault, and count as the largest of them…"""
         self._out = 0
         """…and in all."""
-        for line in usable:
+        for line in usable if len(closed) < len(usable) else ():
             # A line in trial or ramp may be open again any moment, and nobody asks then.
             if line.gate is not _CLOSED:
                 self._take(line)

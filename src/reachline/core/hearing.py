@@ -77,13 +77,12 @@ class Hearing:
         """What the judge is told of these rows' lines, the tick's quarrels and trust settled."""
         called = self.business.called() | self.matters.keys()
         told: dict[LineId, Told] = {}
-        known: Plain = {}
+        adds_up, known = bool(rules.questions), Plain()
         differs = []
         for (line, row), polled in zip(rows.items(), Count(poll, now_ms, rules).every([*rows]), strict=True):
             is_fresh = line in fresh
             if is_fresh and line not in called:
-                found, voters, said = polled
-                key = id(row.asked), id(row.recent), id(found), id(voters), *map(id, said)
+                key = (id(polled), id(row.asked), id(row.recent)) if adds_up else id(polled)
                 alike = known.get(key)
                 if alike is None:
                     alike = known[key] = _plain(row, polled, rules)
@@ -165,8 +164,8 @@ class Hearing:
                 self.turned.pop(line, None)
 
 
-Plain = dict[tuple[int, ...], tuple[Tally, tuple[object, ...], bool]]
-"""What the judge is told of a line that no call speaks of, by the sums it had and the words on it: the tally, what stands behind the
+Plain = dict[tuple[int, int, int] | int, tuple[Tally, tuple[object, ...], bool]]
+"""What the judge is told of a line that no call speaks of, by the words on it and, where these add up, the sums it had: the tally, what stands behind the
 ballots in `Told`, and whether somebody may have differed. Only what is the same object is taken for alike, while all of it is held.
 """
 

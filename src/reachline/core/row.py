@@ -207,6 +207,8 @@ def due_ms(row: Row, rules: Rules) -> int | None:
         return None
     if row.breaker.gate is _CLOSED and not (row.breaker.reopens and row.breaker.ok):
         return None
+    if row.breaker.gate is _OPEN and (row.zone is _F or row.zone is _N):
+        return None  # as most that are open: they wait for a better verdict
     fades_ms = row.zone_ms + rules.quorum.blind_ms + 1
     usual, steady = rate_milli(row.usual), row.judgement.good >= rules.patience.recover
     known = deadline(row.breaker, rules.breaker, zone=row.zone, usual_milli=usual, steady=steady)

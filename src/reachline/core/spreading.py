@@ -61,26 +61,20 @@ def candidates(lines: Sequence[Line], rows: Mapping[LineId, Row], rules: Rules, 
     left: dict[tuple[int, int], int] = {}  # what faults leave of a base
     found, since_ms = [], now_ms - rules.tick_ms
     for line in lines:
-        row = rows[line.id]
-        alike = base, faults = line.base, row.judgement.faults
+        name, base = line.id, line.base
+        # Taken apart at once: each attribute costs a sixth of that.
+        (judged, breaker, zone, _, _, _, held, _, _, _, _, obeys, _, _, incident, _, ok_ms, _, _) = rows[name]
+        faults = judged.faults
+        alike = base, faults
         weight = left.get(alike)
         if weight is None:
             weight = left[alike] = raw_milli(base, faults, WHOLE, rules.faults)
-        one = Candidate(
-            line.id,
-            base,
-            row.breaker.gate,
-            row.zone,
-            faults,
-            not (base and is_taking(line, row)),
-            line.capacity,
-            is_tiered and is_lower(line),
-            row.incident,
-            weight,
-            row.ok_ms >= since_ms,
-            row.held,
-        )
-        found.append(one)
+        is_out = not base or line.drained or obeys.forced == "open"
+        one = (
+            name, base, breaker.gate, zone, faults, is_out, line.capacity, is_tiered and is_lower(line), incident,
+            weight, ok_ms >= since_ms, held,
+        )  # fmt: skip
+        found.append(_new(Candidate, one))
     return found
 
 

@@ -17,12 +17,14 @@ from reachline.core.usual import learnt
 from reachline.model import Gate, Health, Kind, Line, LineId, Outcome, Reading
 
 _BREAKER, _USUAL, _OK_MS = map(Row._fields.index, ("breaker", "usual", "ok_ms"))
-_HELD, _GUARD = map(Row._fields.index, ("held", "guard"))
+_HELD, _GUARD, _DECISIONS = map(Row._fields.index, ("held", "guard", "decisions"))
 
 __all__ = ["Answered", "called", "guarded", "hold", "open_now", "probed", "wait"]
 
 _CLOSED: Final = Gate.CLOSED
 _UNHEALTHY: Final = Health.UNHEALTHY
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 Answered = dict[int, tuple[Row, int, Row]]
 """Rows with a newer success, by the place in memory of those before it: (before, when, after)."""
 _FEW: Final = 64
@@ -122,12 +124,11 @@ def guarded(
 def open_now(line: LineId, row: Row, now_ms: int, rules: Rules) -> Row:
     """The row with its breaker tripped."""
     jitter = chance(line, row.decisions, rules.seed)
-    return row._replace(
-        judgement=row.judgement._replace(health=Health.UNHEALTHY),
-        breaker=trip(row.breaker, now_ms, jitter=jitter, rules=rules.breaker),
-        decisions=row.decisions + 1,
-        held=False,
-    )
+    values = [*row]
+    values[0] = _new(Judgement, (_UNHEALTHY, *row.judgement[1:]))
+    values[_BREAKER] = trip(row.breaker, now_ms, jitter=jitter, rules=rules.breaker)
+    values[_DECISIONS], values[_HELD] = row.decisions + 1, False
+    return _new(Row, values)
 
 
 def hold(row: Row, why: str) -> Row:
@@ -135,9 +136,9 @@ def hold(row: Row, why: str) -> Row:
     if row.held and row.guard is why and row.judgement.health is _UNHEALTHY:
         return row
     values = [*row]
-    values[0] = Judgement(_UNHEALTHY, *row.judgement[1:])
+    values[0] = _new(Judgement, (_UNHEALTHY, *row.judgement[1:]))
     values[_HELD], values[_GUARD] = True, why
-    return Row._make(values)
+    return _new(Row, values)
 
 
 def wait(before: Row, after: Row) -> Row:

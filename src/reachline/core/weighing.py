@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from reachline.core.breaker import CLOSED
+from reachline.core.breaker import CLOSED, share_milli
 from reachline.core.guard import is_panic
 from reachline.core.row import Row
 from reachline.core.rules import Rules
@@ -127,13 +127,15 @@ class Weighing:
             own = owns.get(name)
             if own is None:
                 return None
-            if all_act and row.breaker is CLOSED:
-                part = line.base, cap if row.held else row.judgement.faults, WHOLE
+            breaker = row.breaker
+            if all_act:
+                step_milli = WHOLE if breaker is CLOSED else share_milli(breaker, rules.breaker)
+                part = line.base, cap if row.held else row.judgement.faults, step_milli
             else:
                 base, _, _, _, faults, step_milli = shares([line], rows, rules)[0]
                 part = base, faults, step_milli
             parts[name] = part
-            if is_plain and row.breaker is CLOSED and not (row.held or row.lively):
+            if is_plain and breaker is CLOSED and not (row.held or row.lively):
                 # Nothing else is known of any line: only its weight is to be noted.
                 now = owns[name] = self._part(part, rules)
                 self._sum += now - own
@@ -183,13 +185,16 @@ class Weighing:
         name, own = line.id, self._part(part, rules)
         self._sum += own - self._own[name]
         self._own[name] = own
-        breaker = row.breaker
+        breaker, opened, tried = row.breaker, self._open, self._tried
         if breaker is CLOSED or breaker.gate is _CLOSED:
-            self._open.discard(name)
-            self._tried.discard(name)
+            opened.discard(name)
+            tried.discard(name)
+        elif breaker.gate is _OPEN:
+            tried.discard(name)
+            _keep(opened, name, there=line.base > 0)
         else:
-            _keep(self._open, name, there=breaker.gate is _OPEN and line.base > 0)
-            _keep(self._tried, name, there=breaker.gate is not _OPEN)
+            opened.discard(name)
+            tried.add(name)
         if row.lively or self._lively:
             _keep(self._lively, name, there=row.lively)
         if row.held:
