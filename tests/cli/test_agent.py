@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from tests.agent.peer import Center, line, plan_of, target
+from tests.cli.conftest import Command
 
 from reachline.testing.wait import until
 
@@ -98,17 +98,11 @@ def test_a_center_that_is_away_is_waited_for(center: Center) -> None:
     go(work())
 
 
-def test_wrong_options_are_one_line_each_and_code_two() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--id", "a b", "--center", "x", "--source", "eth0"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def test_wrong_options_are_one_line_each_and_code_two(command: Command) -> None:
+    done = command("agent", "--id", "a b", "--center", "x", "--source", "eth0")
 
-    assert done.returncode == 2
-    assert [text.split(":")[1].strip() for text in done.stderr.splitlines()] == ["--id", "--center", "--source"]
+    assert done.code == 2
+    assert [text.split(":")[1].strip() for text in done.err.splitlines()] == ["--id", "--center", "--source"]
 
 
 def garbage(directory: Path, kind: str) -> tuple[tuple[str, ...], str]:
@@ -143,18 +137,14 @@ def encrypted(pem: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["binary", "empty", "key", "no certificate", "another's key", "key with a password"])
-def test_a_file_that_is_no_certificate_is_one_line_at_the_start_and_code_two(kind: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_certificate_is_one_line_at_the_start_and_code_two(
+    kind: str, tmp_path: Path, command: Command
+) -> None:
     options, blamed = garbage(tmp_path, kind)
 
-    done = subprocess.run(
-        [*COMMAND, "--id", "v1", "--center", "127.0.0.1:1", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
+    done = command("agent", "--id", "v1", "--center", "127.0.0.1:1", *options)
 
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    assert done.code == 2
+    (line,) = done.err.splitlines()
     assert line.startswith(f"reachline: {blamed}: ")
     assert "PEM" in line

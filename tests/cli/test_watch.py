@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Command
 from tests.measured import best_of
 
 from reachline.testing import parts
@@ -187,25 +188,25 @@ def test_a_reader_that_leaves_ends_it_quietly(good: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_every_malformed_target_is_one_line_on_stderr_and_code_two() -> None:
+def test_every_malformed_target_is_one_line_on_stderr_and_code_two(command: Command) -> None:
     bad = ("example.org", "tcp://host", "icmp://host:7", "dns://@10.0.0.1", "gopher://x", DEAD, DEAD, "tcp://[::1")
 
-    done = watch(*bad)
+    done = command("watch", *bad)
 
-    lines = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.err.splitlines()
+    assert (done.code, done.out) == (2, "")
     assert len(lines) == 7
     assert all(line.startswith("reachline: ") for line in lines)
-    assert "did you mean tcp://host:443?" in done.stderr
-    assert f"{DEAD}: is given twice" in done.stderr
+    assert "did you mean tcp://host:443?" in done.err
+    assert f"{DEAD}: is given twice" in done.err
 
 
 @pytest.mark.parametrize("options", [("--interval", "0"), ("--count", "0"), ("-o", "xml"), ("--timeout", "x"), ()])
-def test_a_wrong_option_is_usage(options: tuple[str, ...]) -> None:
-    done = watch(*options, *((DEAD,) if options else ()))
+def test_a_wrong_option_is_usage(options: tuple[str, ...], command: Command) -> None:
+    done = command("watch", *options, *((DEAD,) if options else ()))
 
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert "Usage: reachline watch" in done.err
 
 
 @pytest.mark.real
@@ -307,7 +308,6 @@ def _blocked(stall: float, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`watch` in a process whose loop is held for `stall` seconds of each second."""
     program = f"""
 import asyncio, sys, time
-from reachline.cli.main import main
 plain = asyncio.new_event_loop
 def held():
     loop = plain()
@@ -320,6 +320,7 @@ def held():
 asyncio.new_event_loop = asyncio.events.new_event_loop = held
 import asyncio.runners
 asyncio.runners.events.new_event_loop = held
+from reachline.cli.main import main
 sys.exit(main(["watch", *{list(arguments)!r}]))
 """
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
