@@ -135,11 +135,12 @@ def test_proxies_that_say_yes_at_once_need_no_ordinary_machine(name, monkeypatch
 
     monkeypatch.setattr(Fleet, "promoted", counted)
     vias, answers = WELL[name]
-    _, lean = asyncio.run(by_both(vias, answering(answers)))
+    ordinary, lean = asyncio.run(by_both(vias, answering(answers)))
 
     assert (lean.failure, lean.status, lean.clock) == (None, 200, Clock.RX_STAMP)
     assert handed == []
-    assert lean.phases.connect + lean.phases.proxy + lean.phases.first <= lean.phases.total
+    for each in (ordinary.phases, lean.phases):
+        assert each.connect + each.proxy + each.first == each.pure <= each.total
 
 
 @pytest.mark.parametrize("number", range(7))

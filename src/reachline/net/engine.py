@@ -154,15 +154,15 @@ class Engine:
         tally["worst_lag_us"] = self.lateness.worst_us = 0
         return read
 
-    def turn(self) -> bool:
-        """Take what has arrived and start what is due: a bounded slice, never blocking. Whether something is left for the next."""
+    def turn(self) -> None:
+        """Take what has arrived and start what is due: a bounded slice, never blocking."""
         if self._closed:
-            return False
+            return
         if self.muted:
             self._sweep()
         self._turning = True
         try:
-            return self._turn()
+            self._turn()
         finally:
             self._turning = False
             self.arm()
@@ -187,16 +187,15 @@ class Engine:
 
     # -- one turn -------------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> bool:
+    def _turn(self) -> None:
         now = self.ns()
         self._turns += 1
         if self._promised <= now:
             lag = self._tally["lag_us"] = (now - self._promised) // 1_000
             self._tally["worst_lag_us"] = max(self._tally["worst_lag_us"], lag)
         self._begin(now)
-        if whole := self._take(self.ns() + _SLICE_NS):
+        if self._take(self.ns() + _SLICE_NS):
             self._expire()
-        return not whole or self._starts.next_ns() <= now
 
     def _take(self, until: int) -> bool:
         """Hand events out until the slice is used up; whether that was all, so that no answer waits behind those taken."""

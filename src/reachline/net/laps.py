@@ -72,8 +72,10 @@ class Laps:
             known += self.tls_us
         return known + self.proxy_us + since
 
-    def phases(self, measured: int | None, *, by_proxy: bool) -> Phases:
-        """All phases, the end `measured` us after the mark where that is known; `by_proxy`: all proxies were passed."""
+    def phases(self, measured: int | None, *, by_proxy: bool, spoken: bool) -> Phases:
+        """All phases, the end `measured` us after the mark where that is known; `by_proxy`: all proxies were passed; `spoken` as for
+        `took`.
+        """
         attempt = self._attempt
         return Phases(
             resolve=attempt.resolved_us,
@@ -82,5 +84,6 @@ class Laps:
             tls=self.tls_us,
             first=self.first_us,
             total=None if measured is None else attempt.resolved_us + (self.mono - attempt.began) // 1_000 + measured,
+            pure=None if measured is None else attempt.resolved_us + self.took(measured, spoken=spoken),
             expires=self.expires,
         )

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from reachline.core.observing.protocol import Observer
 from reachline.core.observing.values import Ask, Purpose, Result, Status, Told
-from reachline.model import Clock, Endpoint, Failure, Kind
+from reachline.model import Clock, Endpoint, Failure, Kind, Seconds
 from reachline.net.attempt import Job
 from reachline.net.calendar import Calendar
 from reachline.net.engine import Engine
@@ -32,6 +32,8 @@ _WHOLE_BODY: Final = 16 << 20
 """Bytes of a body that is read to its end; what is longer is taken for whole."""
 _ANY: Final = "100-599"
 """Every status is an answer: the machine says which of them pass."""
+_PULSE: Final[Seconds] = 0.05
+"""Of the engine: what is not stamped by the kernel is told in tenths of a second."""
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST: Final = 60 * _NS
 """Of one wait: nothing is due later that would not be looked at again."""
@@ -70,7 +72,7 @@ class Observing:
         """`outlets` are the outbounds by tag; None: whatever goes there fails at once. `limit` caps requests in flight.
 
         What is due later waits for the next multiple of `grain`, nanoseconds since the start, so that requests begin in
-        batches: one by one, each finds the processor's caches full of something else and costs twice as much.
+        batches: one by one, each finds the processor's caches full of something else and costs twice as much. 0: nothing waits.
         """
         self._machine: Final = machine
         self._told = told
@@ -133,14 +135,16 @@ class Observing:
         """Asks until it is cancelled; what is in flight then is given up."""
         loop = asyncio.get_running_loop()
         resolver = Resolver()
-        engine = self._engine = Engine(self._done, resolver=resolver, limit=self._limit)
+        engine = self._engine = Engine(self._done, resolver=resolver, limit=self._limit, pulse=_PULSE)
         loop.add_reader(engine.fileno(), engine.turn)
         try:
             self._machine.outbounds(tuple(self._outlets), self.now())
             while True:
                 self._wake.clear()
-                for ask in self._machine.due(self.now()):
-                    self._start(engine, ask)
+                if asks := self._machine.due(self.now()):
+                    for ask in asks:
+                        self._start(engine, ask)
+                    engine.turn()
                 self._await()
                 await self._wake.wait()
                 self._woken = NEVER
@@ -210,7 +214,7 @@ class Observing:
         phases: Phases | None,
         /,
     ) -> None:
-        """The whole time of a request counts, from its start to the end of its answer."""
+        """The whole time of a request counts, from its start to the end of its answer, but for what we ourselves wasted of it."""
         del rtt_us, clock, sent, lost, lateness_us
         ask, job = self._asks.pop(token)
         outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
@@ -219,11 +223,11 @@ class Observing:
             self._forget(job)
         else:
             self._idle.setdefault((ask.tag, ask.url), []).append(job)
-        total = phases.total if phases is not None else None
-        ok = failure in (None, Failure.STATUS) and not late and total is not None
+        took = phases.pure if phases is not None else None
+        ok = failure in (None, Failure.STATUS) and not late and took is not None
         reason = "" if ok else note or ("timeout" if late or failure is None else failure.name.lower())
         self._ended(
-            ask, Result(ok=ok, rtt=(total or 0) * 1_000, status=status, reason=reason, ours=failure is Failure.AGENT)
+            ask, Result(ok=ok, rtt=(took or 0) * 1_000, status=status, reason=reason, ours=failure is Failure.AGENT)
         )
 
     def _forget(self, job: Job) -> None:

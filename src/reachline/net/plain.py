@@ -68,8 +68,9 @@ class _Plain:
                 return
         elif rtt is not None and (status := glance.read(data)) != DOUBT:
             by_proxy = sum(passed)
-            phases = Phases(0, connect_us, by_proxy if passed else None, None, rtt, (mono - began) // 1_000 + rtt)
-            lane.arrived(fd, lean, rtt, _KERNEL, connect_us + by_proxy + rtt, status, phases)
+            total, pure = (mono - began) // 1_000 + rtt, connect_us + by_proxy + rtt
+            phases = Phases(0, connect_us, by_proxy if passed else None, None, rtt, total, pure)
+            lane.arrived(fd, lean, rtt, _KERNEL, pure, status, phases)
             return
         _resumed(lane, fd, lean).hear(data, at)
 

@@ -28,6 +28,10 @@ class Phases(NamedTuple):
     """Request handed to the kernel -> first byte of the answer at the interface."""
     total: int | None = None
     """Start to the end of the answer."""
+    pure: int | None = None
+    """`total` without what this process itself wasted between the phases: names, connect, proxies, TLS, and the request until its answer's
+    end.
+    """
     expires: int | None = None
     """When the peer's certificate ends, unix seconds; read without verifying it."""
 

@@ -191,7 +191,7 @@ class Speech:
         attempt = self._attempt
         lap = self._laps.since(None)
         attempt.verdict = (Failure.TLS, self._took(lap), note)
-        attempt.phases = self._laps.phases(lap.rtt, by_proxy=bool(attempt.job.hops))
+        attempt.phases = self._laps.phases(lap.rtt, by_proxy=bool(attempt.job.hops), spoken=False)
         self._passage = self._tls = None
         self._out = b""
         self._home.reconnect(attempt)
@@ -332,7 +332,7 @@ class Speech:
             attempt.phases = attempt.phases._replace(expires=self._laps.expires)
         else:
             is_through = bool(attempt.job.hops) and self._passage is None
-            attempt.phases = self._laps.phases(measured, by_proxy=is_through)
+            attempt.phases = self._laps.phases(measured, by_proxy=is_through, spoken=self._talk is not None)
         self._home.settle(attempt, failure, took)
 
     def _took(self, lap: Lap) -> int:

@@ -19,6 +19,8 @@ _NS: Final = 1_000_000_000
 _SPREADING: Final = frozenset((Strategy.RANDOM, Strategy.ROUND_ROBIN))
 _AGE: Final[Seconds] = 1.0
 """Between two looks at what may have become too old where nothing else happens: it has been valid for two windows, of seconds each."""
+_LEISURE: Final = 2
+"""Times that a look at figures may be put off: among 5 000 that are asked once a minute those are 5 s old then, and looking takes half."""
 _GRAIN: Final = 100_000_000
 """Nanoseconds between two batches of requests: no more than chance moves each, a tenth of the shortest interval. Not strictly."""
 
@@ -50,10 +52,12 @@ class Running:
         self._changed: Final = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         """The next look."""
+        self._figures: int | None = None
+        """When it is at figures that are others; None: nobody has looked yet."""
         self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self._figures = settings, None
         made = machines(settings, now=time.time_ns(), rng=self._rng, holds=True)
         self._balancers, self._held = made.balancers, made.held
         self._observing = None
@@ -80,7 +84,7 @@ class Running:
     def _heard(self, told: Told) -> None:
         """A result: soon there may be something else to choose by, at once where an outbound came to life or died."""
         if self._held is not None:
-            due, now = self._held.due(turned=told.changed), self._now()
+            due, now = self._held.due(turned=True) if told.changed else self._figures, self._now()
             if due is None or due <= now:
                 self._look()
             else:
@@ -100,7 +104,9 @@ class Running:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._look_within(max(_AGE, ((held.due(turned=False) or now) - now) / _NS))
+        wait = _LEISURE * ((held.due(turned=False) or now) - now)
+        self._figures = now + wait
+        self._look_within(max(_AGE, wait / _NS))
 
     def _look_within(self, wait: Seconds) -> None:
         loop = asyncio.get_running_loop()
