@@ -90,9 +90,11 @@ async def _role() -> AsyncIterator[_Role]:
     await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
-    yield await ready
-    stop.set()
-    await task
+    try:
+        yield await ready
+    finally:
+        stop.set()
+        await task
 
 
 def _known(role: _Role) -> set[str]:

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
 from reachline.doors.observatory.carrying import Exit, Way
 from reachline.model import Endpoint
 from reachline.net.resolve import Resolver
@@ -284,9 +286,12 @@ def test_a_target_by_which_nothing_comes_back_goes_by_its_new_outbound() -> None
     assert asked[:2] == [None, _STRAIGHT]
 
 
-def test_a_target_stays_where_its_new_outbound_cannot_be_had() -> None:
+@pytest.mark.parametrize(
+    "other", [_STRAIGHT._replace(interface="nosuch0"), _STRAIGHT._replace(hops=2 * _by_proxy(1).hops)]
+)
+def test_a_target_stays_where_its_new_outbound_cannot_be_had(other: Way) -> None:
     async def routed(_: str, __: int, current: Way | None) -> Way | None:
-        return _STRAIGHT if current is None else _STRAIGHT._replace(tag="other", interface="nosuch0")
+        return _STRAIGHT if current is None else other
 
     async def main() -> None:
         with _ear() as (port, heard):

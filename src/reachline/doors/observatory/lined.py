@@ -29,6 +29,17 @@ _READABLE: Final = 50
 """Characters of a tag that stay where it is no name; behind them comes what tells two such tags apart."""
 _SECRET: Final = "REACHLINE_OUTBOUND_PASSWORD_"  # noqa: S105  (a variable's name)
 _NS: Final = 1_000_000_000
+_SAMPLES: Final = 20
+"""Results that decide, the least a center takes: an observatory keeps ten, and a request is all that a line is asked."""
+_USUAL_AGE: Final[Seconds] = 120.0
+_MOST_AGE: Final[Seconds] = 86_400.0
+_JUDGED: Final = {
+    "preset": "quick_recovery",
+    "class": "bulk",  # a proxy's own time is no fault
+    "limits": {"loss": "ignore", "timeout": {"samples": 5}},  # a silent outbound is heard as soon as one that refuses
+    # Requests are few, and nobody's calls come to a center by these lines: five of them are the trial.
+    "circuit_breaker": {"half_open": {"min_success_requests": 5}},
+}
 _METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS", "POST"))
 """That agents can ask by; another becomes GET."""
 _LEAST_TIMEOUT: Final = 0.01
@@ -60,7 +71,7 @@ def lined(settings: Settings, *, name: str = "xray") -> Lined:
         raise ConfigError(Problem(place=name, path="outbounds", value="", rule=rule, hint="rename one of their tags"))
     speaks_tls = any(str(each["to"]).startswith("https:") for each in lines.values())
     probes = {"suspect": "1s", "http": _http(rules), "tcp": "off"} | ({"tls": "off"} if speaks_tls else {})
-    cluster = {"mode": "fast", "class": "bulk", "probes": probes, "lines": lines}
+    cluster = {**_JUDGED, "window": _window(rules), "probes": probes, "lines": lines}
     return Lined({"clusters": {CLUSTER: cluster}}, secrets)
 
 
@@ -88,6 +99,12 @@ def _line(outbound: Outbound, rules: ObserverRules, secrets: dict[str, str]) -> 
 def _group(tag: str, rules: ObserverRules) -> Group | None:
     care = rules.care or Care()
     return next((each for each in care.groups if is_selected(tag, each.selectors)), None)
+
+
+def _window(rules: ObserverRules) -> dict[str, object]:
+    """The newest twenty results, however far apart."""
+    most = max(_USUAL_AGE, _SAMPLES * rules.interval / _NS)
+    return {"samples": _SAMPLES, "max_age": _seconds(min(_MOST_AGE, most))}
 
 
 def _http(rules: ObserverRules) -> dict[str, object]:
