@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.passage.test_carried import carrying, tunnelled
 
+from reachline.core.observing import Status
+from reachline.observatory.running import Running
 from reachline.testing import proxies
 from reachline.testing.serving import serving
 from reachline.testing.wait import until
 
 pytestmark = pytest.mark.real
 
+_PROMISE = 10
+"""Seconds from a change to what is known of it, by the times that the observer itself tells."""
 
-class _Faulty(NamedTuple):
+
+class Faulty(NamedTuple):
     """Where a proxy is reached that can be made to fail, and how often it does: every n-th connection, 0: none."""
 
     port: int
@@ -26,7 +32,7 @@ class _Faulty(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def _faulty(port: int) -> AsyncIterator[_Faulty]:
+async def faulty(port: int) -> AsyncIterator[Faulty]:
     every, number = [0], 0
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,7 +47,7 @@ async def _faulty(port: int) -> AsyncIterator[_Faulty]:
             tasks.create_task(_copied(there, writer))
 
     async with serving(relay) as service:
-        yield _Faulty(service.port, every)
+        yield Faulty(service.port, every)
 
 
 async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +58,7 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.close()
 
 
-async def _web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
     await writer.drain()
@@ -69,8 +75,9 @@ async def _clients(door: int, web: int, failed: list[str]) -> None:
         await asyncio.sleep(0.02)
 
 
-def _alive(known: Callable[[], object], tag: str, wanted: bool) -> bool:
-    return {each.tag: each.alive for each in known() or ()}.get(tag) is wanted  # type: ignore[attr-defined]
+def _told(running: Running, tag: str) -> Status:
+    (found,) = [each for each in running.statuses() or () if each.tag == tag]
+    return found
 
 
 def test_an_outbound_that_fails_half_dies_and_recovers_is_avoided_and_taken_again(tmp_path: Path) -> None:
@@ -78,9 +85,9 @@ def test_an_outbound_that_fails_half_dies_and_recovers_is_avoided_and_taken_agai
         failed: list[str] = []
         async with contextlib.AsyncExitStack() as stack:
             real = [stack.enter_context(proxies.microsocks(tmp_path)).port for _ in range(3)]
-            faulty = await stack.enter_async_context(_faulty(real[2]))
-            web = await stack.enter_async_context(serving(_web))
-            ports = (*real[:2], faulty.port)
+            third = await stack.enter_async_context(faulty(real[2]))
+            web = await stack.enter_async_context(serving(answering))
+            ports = (*real[:2], third.port)
             outbounds = [
                 {"tag": f"p-{n}", "protocol": "socks", "settings": {"address": "127.0.0.1", "port": port}}
                 for n, port in enumerate(ports)
@@ -97,15 +104,24 @@ def test_an_outbound_that_fails_half_dies_and_recovers_is_avoided_and_taken_agai
             }
             door = await stack.enter_async_context(carrying(outbounds, **document))
             running = door.running
+            await until(
+                lambda: [each.alive for each in running.shown() or ()] == [True] * 3, within=60, what="all are known"
+            )
             await until(lambda: len(running.targets("b")) == 3, within=60, what="all three share the traffic")
             task = asyncio.create_task(_clients(door.ports["in"], web.port, failed))
 
-            faulty.every[0] = 2
+            began = int(time.time())
+            third.every[0] = 2
             await until(lambda: "p-2" not in running.targets("b"), within=60, what="who fails half is avoided")
-            faulty.every[0] = 1
-            await until(lambda: _alive(running.statuses, "p-2", False), within=60, what="who died is dead")
-            faulty.every[0] = 0
-            await until(lambda: _alive(running.statuses, "p-2", True), within=60, what="who recovered is alive")
+            assert _told(running, "p-2").tried - began <= _PROMISE
+            began = int(time.time())
+            third.every[0] = 1
+            await until(lambda: not _told(running, "p-2").alive, within=60, what="who died is dead")
+            assert _told(running, "p-2").tried - began <= _PROMISE
+            began = int(time.time())
+            third.every[0] = 0
+            await until(lambda: _told(running, "p-2").alive, within=60, what="who recovered is alive")
+            assert _told(running, "p-2").seen - began <= _PROMISE
 
             task.cancel()
             await asyncio.wait((task,))
