@@ -61,6 +61,9 @@ def test_outbounds_are_lines_that_are_judged_explained_and_follow_the_file(tmp_p
         )
         assert running.line("outbounds/p-well")["health"] == "healthy"
         assert "hidden" not in json.dumps(running.get("api/v1/lines"))
+        kept = b"".join(each.read_bytes() for each in (tmp_path / "journal").rglob("*") if each.is_file())
+        assert b"p-dead" in kept
+        assert b"hidden" not in kept
         command = [sys.executable, "-m", "reachline", "explain", "outbounds/p-dead", "--center", running.url]
         told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         assert "outbounds/p-dead" in told.stdout
