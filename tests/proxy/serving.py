@@ -202,6 +202,8 @@ class _Serving:
                 await self._say(stream, b"x" * _LARGE)
             case _ if asked.get(b":protocol"):
                 connection.send_headers(stream, ok)
+            case b"204":
+                connection.send_headers(stream, [(b":status", b"204"), (b"x-foo", b"bar")], end_stream=True)
             case _ if word.isdigit():
                 connection.send_headers(stream, [(b":status", word), (b"content-length", b"2")])
                 connection.send_data(stream, b"no", end_stream=True)

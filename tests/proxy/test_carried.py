@@ -342,6 +342,30 @@ def test_an_endpoint_that_agrees_to_http_2_is_spoken_to_so(
     assert endpoint.connections == 1
 
 
+DOWNSTREAM = {
+    "typed_extension_protocol_options": {
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": OPTIONS,
+            "use_downstream_protocol_config": {"http2_protocol_options": {}},
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_an_endpoint_may_be_spoken_to_as_its_client_speaks(loop: Loop, far_loop: Loop, is_tls: bool) -> None:
+    # What is spoken by HTTP/1.1 an endpoint of HTTP/2 does not understand, and the other way round: each is asked in its turn.
+    context, trusting = shown(["h2", "http/1.1"]) if is_tls else (None, {})
+    for endpoint in (Endpoint(far_loop, ssl=context), Endpoint2(far_loop, ssl=context)):
+        given = http([forward("/", "a")], [cluster("a", [endpoint.port], **DOWNSTREAM, **trusting)])
+        with contextlib.closing(endpoint), running(loop, given) as proxy, Client(proxy.port) as client:
+            if isinstance(endpoint, Endpoint):
+                assert [body(ask(proxy.port, get("/x"))) for _ in range(2)] == [b"one"] * 2
+            else:
+                assert [client.answer(head("/x")).body for _ in range(2)] == [b"one"] * 2
+            assert endpoint.connections == 1
+
+
 @pytest.mark.parametrize("alpn", [["http/1.1"], []])
 def test_an_endpoint_that_does_not_is_spoken_to_by_http_1(loop: Loop, far_loop: Loop, alpn: list[str]) -> None:
     context, trusting = shown(alpn)

@@ -13,7 +13,7 @@ import pytest
 from tests.differential.real import binary
 from tests.differential.real import running as envoy_running
 from tests.proxy.test_following import Files
-from tests.proxy.world import WITHIN, Loop, cluster, document, forward, http, listener, manager, running
+from tests.proxy.world import FILE_LOG, WITHIN, Loop, cluster, document, forward, http, listener, manager, running
 
 from reachline.testing.wait import eventually
 
@@ -142,9 +142,28 @@ def service() -> Iterator[Service]:
     made.close()
 
 
+SAID = "%REQ(X-MINE)% %REQ(:PATH)% %GRPC_STATUS% %GRPC_STATUS(SNAKE_STRING)% %GRPC_STATUS(NUMBER)% %GRPC_STATUS_NUMBER% %TRAILER(X-LAST?X-WHY)% %RESPONSE_CODE%\n"
+FAILING = {"grpc_status_filter": {"statuses": ["UNAVAILABLE", "UNIMPLEMENTED", "FAILED_PRECONDITION"]}}
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    """One log of all calls, one of those that failed."""
+    form = {"@type": FILE_LOG, "log_format": {"text_format_source": {"inline_string": SAID}}}
+    return [
+        {"name": "all", "typed_config": {**form, "path": f"{path}.all"}},
+        {"name": "failing", "filter": FAILING, "typed_config": {**form, "path": f"{path}.failing"}},
+    ]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """How names of logs begin, by proxy."""
+    return {name: tmp_path_factory.mktemp("logs") / "log" for name in ("ours", "envoy")}
+
+
 @pytest.fixture(scope="module")
 def channels(
-    loop: Loop, service: Service, tmp_path_factory: pytest.TempPathFactory
+    loop: Loop, service: Service, logs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, grpc.Channel]]:
     """One to the server by way of our proxy, and where there is one, one by way of Envoy."""
     retry = {"retry_on": "unavailable", "num_retries": 2, "retry_back_off": {"base_interval": "0.001s"}}
@@ -152,20 +171,18 @@ def channels(
         forward("/t/Flaky", "a", retry_policy=retry), forward("/late", "a", prefix_rewrite="/t", timeout="0.3s"),
         forward("/dead", "dead"), forward("/t/", "a", timeout="0s"),
     ]  # fmt: skip
-    given = http(
-        routes,
-        [
-            cluster(name, [port], typed_extension_protocol_options=HTTP2)
-            for name, port in (("a", service.port), ("dead", 1))
-        ],
-    )
+    clusters = [
+        cluster(name, [port], typed_extension_protocol_options=HTTP2)
+        for name, port in (("a", service.port), ("dead", 1))
+    ]
+    given = {name: http(routes, clusters, access_log=logged(path)) for name, path in logs.items()}
     found = binary()
-    with running(loop, given) as ours:
+    with running(loop, given["ours"]) as ours:
         channels = {"ours": grpc.insecure_channel(f"127.0.0.1:{ours.port}")}
         if found is None:
             yield channels
         else:
-            with envoy_running(found, given, tmp_path_factory.mktemp("envoy")) as envoy:
+            with envoy_running(found, given["envoy"], tmp_path_factory.mktemp("envoy")) as envoy:
                 channels["envoy"] = grpc.insecure_channel(f"127.0.0.1:{envoy.port}")
                 yield channels
                 channels["envoy"].close()
@@ -255,6 +272,24 @@ def test_a_call_that_the_proxy_ends_gets_its_status(channels: dict[str, grpc.Cha
     assert (late.code, late.details) == ("UNAVAILABLE", "upstream request timeout")
     assert (dead.code, "remote connection failure" in dead.details) == ("UNAVAILABLE", True)
     assert none.code == "UNIMPLEMENTED"
+
+
+def test_logs_say_how_calls_ended_as_envoys_do(channels: dict[str, grpc.Channel], logs: dict[str, Path]) -> None:
+    if "envoy" not in channels:
+        pytest.skip("no Envoy: `make envoy`, or REACHLINE_ENVOY names its binary")
+    methods = ["/t/Echo", "/t/Fail", "/t/Nothing", "/late/Hang", "/dead/Echo", "/nowhere/Echo", "/t/Count"]
+    for method in methods:
+        alike(channels, method, b"1", metadata=(("x-mine", "logs"),))
+
+    def lines(name: str, kind: str) -> list[str]:
+        return sorted(
+            each for each in Path(f"{logs[name]}.{kind}").read_text().splitlines() if each.startswith("logs ")
+        )
+
+    for kind, count in (("all", 7), ("failing", 5)):
+        eventually(lambda: len(lines("ours", kind)) >= count <= len(lines("envoy", kind)))  # noqa: B023
+        assert lines("ours", kind) == lines("envoy", kind)
+    assert "logs /t/Echo OK OK 0 0 of all 200" in lines("ours", "all")
 
 
 def test_a_call_that_its_headers_end_is_tried_again(channels: dict[str, grpc.Channel], service: Service) -> None:

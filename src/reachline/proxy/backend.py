@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from reachline.doors.envoy.chain import Upstream
@@ -11,7 +11,7 @@ from reachline.doors.envoy.values import Cluster, Thresholds
 from reachline.model import Seconds
 from reachline.proxy.grpc import went_wrong
 from reachline.proxy.message import Answer, first
-from reachline.proxy.pool import Pool, Secured
+from reachline.proxy.pool import Pool, Securing
 from reachline.upstream.kept import KeptCluster
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import Column
@@ -48,7 +48,7 @@ class Backend:
         pool: Pool,
         counts: Counter[str],
         *,
-        secure: Callable[[Pick, str], Secured | None] | None = None,
+        secure: Securing | None = None,
     ) -> None:
         self.name: Final = cluster.name
         self.cluster: Final = cluster

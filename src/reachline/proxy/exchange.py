@@ -67,6 +67,11 @@ class Exchange:
         self._handle: asyncio.TimerHandle | None = None
         """Of the wait before a retry."""
 
+    @property
+    def trailers(self) -> Headers:
+        """Of the answer."""
+        return [] if self._answer is None else self._answer.trailers
+
     def begin(self) -> None:
         """Route it, and send it on."""
         front, request = self.front, self.request
@@ -228,11 +233,11 @@ class Exchange:
             way.backend.counts["upstream_cx_none_healthy"] += 1
             self.reply(flags.NO_ENDPOINT)
             return
-        authority = self.request.authority.decode("latin-1")
-        channel = way.backend.pool.take(pick, authority)
+        authority, version = self.request.authority.decode("latin-1"), self.request.version
+        channel = way.backend.pool.take(pick, authority, version)
         if channel is not None:
             self._send(channel)
-        elif way.backend.pool.wait(pick, self, authority):
+        elif way.backend.pool.wait(pick, self, authority, version):
             self._waits = True
         else:
             self._fail(flags.OVERFLOW)

@@ -7,16 +7,25 @@ from typing import Final
 from reachline.proxy.flags import LocalReply
 from reachline.proxy.message import Answer, Headers, Request, first
 
-__all__ = ["as_grpc", "code_of", "is_grpc", "went_wrong"]
+__all__ = ["NAMES", "as_grpc", "code_of", "is_grpc", "status_of", "went_wrong"]
 
 _TYPE: Final = b"application/grpc"
 _STATUS: Final = b"grpc-status"
 _UNKNOWN: Final = 2
+_OK: Final = 200
+_DIGITS: Final = 9
+"""Of a status: more are no number of 32 bits."""
 _FROM_HTTP: Final = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
 """As gRPC has it ("HTTP to gRPC Status Code Mapping"); all others are UNKNOWN."""
 _TO_HTTP: Final = (200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401)
 """By gRPC's status, as Envoy's outlier detection sees it; a status that is none is 500."""
 _ERRORS: Final = 500
+NAMES: Final = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+    "Unauthenticated",
+)  # fmt: skip
+"""Of statuses, as Envoy's logs say them."""
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x25}
 """Bytes of a message that stand for themselves; of others their number does, behind a `%`."""
 
@@ -42,6 +51,14 @@ def code_of(request: Request, answer: Answer) -> int:
         return answer.status
     said = first(answer.headers, _STATUS)
     return answer.status if said is None else _http(said)
+
+
+def status_of(headers: Headers, trailers: Headers, code: int) -> int | None:
+    """How a call ended, as Envoy's logs have it: by trailers, else headers, else by the HTTP status; None: it did not, or by no number."""
+    said = first(trailers, _STATUS) or first(headers, _STATUS)
+    if said is not None:
+        return int(said) if said.isdigit() and len(said) <= _DIGITS else None
+    return None if not code else 0 if code == _OK else _FROM_HTTP.get(code, _UNKNOWN)
 
 
 def went_wrong(trailers: Headers) -> bool:

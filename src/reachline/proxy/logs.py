@@ -15,6 +15,7 @@ from reachline.doors.envoy.formats import DEFAULT
 from reachline.doors.envoy.logged import AccessLog, LogFilter
 from reachline.doors.envoy.routes import Command
 from reachline.errors import ConfigError, Problem
+from reachline.proxy.grpc import status_of
 from reachline.proxy.message import joined
 from reachline.proxy.telling import UNSAID, filled, ready, say, text_of
 
@@ -160,8 +161,8 @@ def _passes(rule: LogFilter, exchange: Exchange, rng: Random) -> bool:
         case "fraction" if rule.fraction is not None:
             return rng.randrange(rule.fraction[1]) < rule.fraction[0]
         case "grpc_status":
-            status = joined(exchange.headers_out, b"grpc-status")
-            name = _GRPC.get(status or b"", "")
+            status = status_of(exchange.headers_out, exchange.trailers, exchange.code)
+            name = "" if status is None else _GRPC.get(b"%d" % status, "")
             return (name in rule.words) is not rule.exclude
         case _:
             return True

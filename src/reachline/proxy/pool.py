@@ -21,7 +21,11 @@ from reachline.proxy.flags import Lost
 from reachline.upstream.listing import Pick
 from reachline.upstream.outcome import failure_of
 
-__all__ = ["Place", "Pool", "Secured", "Waiter"]
+__all__ = ["Place", "Pool", "Secured", "Securing", "Waiter"]
+
+
+_TWO: Final = "2"
+"""The version of a request by HTTP/2."""
 
 
 class Secured(NamedTuple):
@@ -31,6 +35,13 @@ class Secured(NamedTuple):
     name: str
     distrust: Callable[[ssl.SSLObject], str] = lambda _: ""
     """Why the certificate that was shown will not do; empty: it does."""
+
+
+class Securing(Protocol):
+    """How TLS of new connections comes about."""
+
+    def __call__(self, pick: Pick, authority: str, *, is_two: bool = False) -> Secured | None:
+        """That of a connection to a pick, for a request to an authority, of HTTP/2 or not; None: plain text."""
 
 
 class Waiter(Protocol):
@@ -46,9 +57,21 @@ class Waiter(Protocol):
 class Place:
     """One endpoint's connections. `idle` is a stack: the one used last is used next, as in Envoy."""
 
-    __slots__ = ("connecting", "each", "idle", "is_left", "key", "open", "pick", "secured", "shared", "waiting")
+    __slots__ = (
+        "connecting",
+        "each",
+        "idle",
+        "is_left",
+        "is_two",
+        "key",
+        "open",
+        "pick",
+        "secured",
+        "shared",
+        "waiting",
+    )
 
-    def __init__(self, key: str, pick: Pick, secured: Secured | None, each: int = 1) -> None:
+    def __init__(self, key: str, pick: Pick, secured: Secured | None, *, is_two: bool | None, each: int) -> None:
         self.key: Final = key
         self.pick: Final = pick
         self.secured = secured
@@ -56,6 +79,8 @@ class Place:
         self.shared: Final[list[Carrier]] = []
         """Those of HTTP/2, which many requests share."""
         self.open: Final[set[EndpointChannel | Carrier]] = set()
+        self.is_two: Final = is_two
+        """Whether it is spoken to by HTTP/2; None: it is asked, by ALPN."""
         self.connecting = 0
         self.each = each
         """Requests that a connection which is being made will take, as far as is known."""
@@ -74,9 +99,9 @@ class Pool:
         counts: Counter[str],
         *,
         connect_timeout: Seconds,
-        secure: Callable[[Pick, str], Secured | None] | None,
+        secure: Securing | None,
     ) -> None:
-        """`secure` gives the TLS of a connection to a pick for an authority; None: all is plain text."""
+        """`secure`: None where all is plain text."""
         self._upstream: Final = upstream
         self._thresholds: Final = thresholds
         self._counts: Final = counts
@@ -90,8 +115,6 @@ class Pool:
         self._pending = 0
         self._is_closed = False
         self._left = 0
-        self._each: Final = upstream.http2.max_concurrent_streams if upstream.protocol == "HTTP2" else 1
-        """As of `Place`; of endpoints that nobody has asked, one."""
         self.http2: Final[Counter[str]] = Counter()
         """Figures of HTTP/2, by Envoy's names behind `http2.`."""
         self.room: Final = reading_room()
@@ -111,9 +134,9 @@ class Pool:
         place = self._places.get(key)
         return 0 if place is None else len(place.open)
 
-    def take(self, pick: Pick, authority: str = "") -> EndpointChannel | EndpointStream | None:
-        """A kept connection that is free, or room on one; None: `wait` for it."""
-        place = self._places.get(self._key(pick, authority))
+    def take(self, pick: Pick, authority: str = "", version: str = "1.1") -> EndpointChannel | EndpointStream | None:
+        """A kept connection that is free, or room on one, for a request of this version of HTTP; None: `wait` for it."""
+        place = self._places.get(self._key(pick, authority, version))
         if place is None:
             return None
         for carrier in place.shared:
@@ -125,18 +148,17 @@ class Pool:
                 return channel
         return None
 
-    def wait(self, pick: Pick, who: Waiter, authority: str = "") -> bool:
+    def wait(self, pick: Pick, who: Waiter, authority: str = "", version: str = "1.1") -> bool:
         """Have `who` told of a connection, later; False where too many wait already."""
         if self._pending >= self._thresholds.max_pending_requests:
             self._counts["upstream_rq_pending_overflow"] += 1
             return False
-        key = self._key(pick, authority)
+        key = self._key(pick, authority, version)
         place = self._places.get(key)
         if place is None:
-            secured = None if self._secure is None else self._secure(pick, authority)
-            place = self._places[key] = Place(key, pick, secured, self._each)
-        elif self._secure is not None:
-            place.secured = self._secure(pick, authority)  # its files may have changed
+            place = self._places[key] = self._place(key, pick, version)
+        if self._secure is not None:  # each time, for its files may have changed
+            place.secured = self._secure(pick, authority, is_two=bool(place.is_two))
         self._pending += 1
         self._counts["upstream_rq_pending_total"] += 1
         place.waiting.append(who)
@@ -231,8 +253,20 @@ class Pool:
             task.cancel()
         self.retire()
 
-    def _key(self, pick: Pick, authority: str) -> str:
-        return f"{pick.target} {authority}" if self._per_authority else pick.target
+    def _key(self, pick: Pick, authority: str, version: str) -> str:
+        key = f"{pick.target} {authority}" if self._per_authority else pick.target
+        return f"{key} {_TWO}" if version == _TWO and self._upstream.protocol == "DOWNSTREAM" else key
+
+    def _place(self, key: str, pick: Pick, version: str) -> Place:
+        upstream = self._upstream
+        match upstream.protocol:
+            case "AUTO":
+                is_two = None
+            case "DOWNSTREAM":
+                is_two = version == _TWO
+            case spoken:
+                is_two = spoken == "HTTP2"
+        return Place(key, pick, None, is_two=is_two, each=upstream.http2.max_concurrent_streams if is_two else 1)
 
     def _connect_more(self, place: Place) -> None:
         """A connection for each that waits, as far as there may be more."""
@@ -296,12 +330,11 @@ class Pool:
         address, secured = place.pick.address, place.secured
         if address is None:
             return flags.LOCAL
-        protocol = self._upstream.protocol
 
         def make() -> Agreeing | EndpointChannel | Carrier:
-            if protocol == "AUTO":
+            if place.is_two is None:
                 return Agreeing(lambda is_two: self._made(place, is_two=is_two))
-            return self._made(place, is_two=protocol == "HTTP2")
+            return self._made(place, is_two=place.is_two)
 
         try:
             async with asyncio.timeout(self._connect_timeout):

@@ -24,13 +24,16 @@ __all__ = ["Following", "Sockets"]
 class Sockets:
     """Of one cluster. Written by whoever hears what discovery says. ConfigError where certificates cannot be read."""
 
-    __slots__ = ("_checks", "_criteria", "_kinds", "_own", "_places", "_upstream")
+    __slots__ = ("_checks", "_criteria", "_kinds", "_own", "_places", "_twos", "_upstream")
 
     def __init__(self, upstream: Upstream, check: CheckSettings | None, *, place: str) -> None:
         self._upstream: Final = upstream
         kinds = (*(each.tls for each in upstream.by_match), upstream.tls)
         self._kinds: Final = tuple(_clients(tls, place, _spoken(upstream, tls)) for tls in kinds)
         """By the place of the match; last the cluster's own."""
+        is_split = upstream.protocol == "DOWNSTREAM"
+        self._twos: Final = tuple(_clients(tls, place, OFFERED[:1]) for tls in kinds) if is_split else self._kinds
+        """Of HTTP/2, where it is spoken beside HTTP/1.1."""
         alpn = () if check is None else _offered(check)
         self._checks: Final = () if check is None else tuple(_clients(tls, place, alpn) for tls in kinds)
         self._own: Final = len(kinds) - 1
@@ -64,9 +67,9 @@ class Sockets:
         for key in [each for each in self._places if each not in keys]:
             del self._places[key]
 
-    def of(self, pick: Pick, authority: str) -> Secured | None:
-        """TLS of a new connection to a pick; None: plain text."""
-        found = self._kinds[self._places.get(pick.target, self._own)]
+    def of(self, pick: Pick, authority: str, *, is_two: bool = False) -> Secured | None:
+        """TLS of a new connection to a pick, of HTTP/2 or not; None: plain text."""
+        found = (self._twos if is_two else self._kinds)[self._places.get(pick.target, self._own)]
         return None if found is None else found.of(pick.hostname, authority)
 
     def of_check(self, key: str, hostname: str) -> Layer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from reachline.doors.envoy.routes import Command, Format
 from reachline.model import Seconds
+from reachline.proxy.grpc import NAMES, is_grpc, status_of
 from reachline.proxy.message import Headers, joined
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Ready(NamedTuple):
     says: tuple[Say, ...]
 
 
+_HUMPS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMPILED: Final = 4_096
 """Formats that are kept ready: documents have a few."""
 
@@ -79,11 +82,11 @@ def say(command: Command) -> Say:
 
 def _with_argument(command: Command) -> Say:
     argument = command.argument
+    if (of := _HEADERS.get(command.operator)) is not None:
+        return _either(argument, of)
     match command.operator:
-        case "REQ":
-            return _either(argument, _request_header)
-        case "RESP":
-            return _either(argument, _answer_header)
+        case "GRPC_STATUS":
+            return lambda of: _grpc(of, argument or "CAMEL_STRING")
         case "START_TIME":
             return lambda of: stamp(_started(of), argument)
         case "EMIT_TIME":
@@ -102,6 +105,13 @@ def _with_argument(command: Command) -> Say:
 
 def _path(exchange: Exchange) -> str:
     return exchange.request.path.decode("latin-1")
+
+
+def _asked_path(exchange: Exchange) -> bytes:
+    """As its endpoint saw it, once it did: what is added to a request is said of the request as it came."""
+    way = exchange.way
+    is_asked = exchange.pick is not None and (exchange.code or exchange.is_over)
+    return way.path if is_asked and way is not None else exchange.request.path
 
 
 def _parameter(path: str, wanted: str) -> str | None:
@@ -152,7 +162,7 @@ def _request_header(name: str) -> Say:
         case ":authority" | "host":
             return lambda of: of.host.decode("latin-1") if of.request.method else None
         case ":path":
-            return lambda of: of.request.path.decode("latin-1") or None
+            return lambda of: _asked_path(of).decode("latin-1") or None
         case ":scheme":
             return lambda of: "https" if of.down.peer.is_tls else "http"
         case _:
@@ -170,6 +180,23 @@ def _request_header(name: str) -> Say:
 def _answer_header(name: str) -> Say:
     wanted = name.encode("latin-1", "replace")
     return lambda of: _header(of.headers_out, wanted)
+
+
+def _trailer(name: str) -> Say:
+    wanted = name.encode("latin-1", "replace")
+    return lambda of: _header(of.trailers, wanted)
+
+
+_HEADERS: Final = {"REQ": _request_header, "RESP": _answer_header, "TRAILER": _trailer}
+
+
+def _grpc(exchange: Exchange, form: str) -> str | None:
+    """How a call by gRPC ended; None: it was none, or did not end."""
+    status = status_of(exchange.headers_out, exchange.trailers, exchange.code) if is_grpc(exchange.request) else None
+    if status is None or form == "NUMBER" or status >= len(NAMES):
+        return None if status is None else str(status)
+    name = NAMES[status]
+    return _HUMPS.sub("_", name).upper() if form == "SNAKE_STRING" else name
 
 
 def _header(headers: Headers, name: bytes) -> str | None:
@@ -191,6 +218,7 @@ def _ms(seconds: Seconds | None) -> str | None:
 
 
 _PLAIN: Final[Mapping[str, Callable[[Exchange], str | None]]] = {
+    "GRPC_STATUS_NUMBER": lambda of: _grpc(of, "NUMBER"),
     "PROTOCOL": lambda of: f"HTTP/{of.request.version}",
     "RESPONSE_CODE": lambda of: str(of.code),
     "RESPONSE_CODE_DETAILS": lambda of: of.details,
