@@ -6,9 +6,11 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import grpc
 import pytest
 import trustme
 from tests.proxy.world import WITHIN, Endpoint, Loop, ask, body, get, running, status
@@ -157,3 +159,52 @@ def _piped(port: int) -> bytes:
 
 def _ports(listeners: bytes) -> set[int]:
     return {int(each.rpartition(b":")[2]) for each in body(listeners).split()}
+
+
+CALLS = """
+preset: quick_recovery
+judge: {{tick: 500ms, heartbeat: 500ms}}
+clusters:
+  calls:
+    lines: {{one: "grpc://127.0.0.1:{one}", two: "grpc://127.0.0.1:{two}"}}
+    listen: 127.0.0.1:{listen}
+center: {{grpc: "127.0.0.1:{center}", http: "127.0.0.1:0", journal: JOURNAL}}
+"""
+
+
+def test_lines_of_grpc_carry_calls(loop: Loop, tmp_path: Path) -> None:
+    def serving(name: bytes) -> tuple[grpc.Server, int]:
+        server = grpc.server(ThreadPoolExecutor(2))
+        say = grpc.unary_unary_rpc_method_handler(lambda _asked, _context: name)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t", {"Name": say}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        return server, port
+
+    (one, one_port), (two, two_port) = serving(b"one"), serving(b"two")
+    listen, center_port = free_port(), free_port()
+    text = CALLS.format(one=one_port, two=two_port, listen=listen, center=center_port)
+    given = envoy(Way(node="the-proxy", center=f"127.0.0.1:{center_port}"), admin="127.0.0.1:1")
+    given["admin"]["address"]["socket_address"]["port_value"] = 0
+
+    def shares() -> Counter[bytes]:
+        with grpc.insecure_channel(f"127.0.0.1:{listen}") as channel:
+            call = channel.unary_unary("/t/Name")
+            return Counter(call(b"", timeout=WITHIN) for _ in range(40))
+
+    async def steer() -> None:
+        async with running_center(tmp_path, text) as center, center.agent() as agent:
+            stack = ExitStack()
+            proxy = await asyncio.to_thread(stack.enter_context, running(loop, given))
+            try:
+                await agent.reported({f"calls/{name}": good(fresh_ok=40) for name in ("one", "two")})
+                await asyncio.to_thread(eventually, lambda: listen in _ports(proxy.admin("/listeners")))
+                assert set(await asyncio.to_thread(shares)) == {b"one", b"two"}
+                (stream,) = (await center.json("/api/v1/xds"))["streams"]
+                assert sum(each["nacks"] for each in stream["types"]) == 0
+            finally:
+                await asyncio.to_thread(stack.close)
+
+    asyncio.run(steer())
+    for server in (one, two):
+        server.stop(0).wait(WITHIN)
