@@ -39,6 +39,8 @@ def code_of(failure: Failure | None, *, late: bool, status: int) -> int:
 
 def counts_of(codes: bytearray) -> Counts:
     """How these attempts ended."""
+    if not any(codes):  # as in most windows
+        return Counts(len(codes))
     columns = [0] * 8
     for code in set(codes):
         columns[code & 7] += codes.count(code)
@@ -55,4 +57,4 @@ def classes_of(codes: bytearray) -> tuple[int, int, int, int, int]:
 
 def bad_among(codes: bytearray) -> int:
     """How many of them ended in a 5xx or a reset."""
-    return sum(code & 7 in _BAD for code in codes)
+    return sum(code & 7 in _BAD for code in codes) if any(codes) else 0

@@ -46,7 +46,7 @@ def called(row: Row, seen: Outcome, now_ms: int, rules: Rules) -> Row:
         return row
     values = [*row]
     values[_BREAKER], values[_USUAL], values[_OK_MS] = breaker, usual, ok_ms
-    return Row._make(values)
+    return _new(Row, values)
 
 
 def probed(
@@ -84,7 +84,7 @@ def _answered(row: Row, now_ms: int, known: Answered) -> Row:
         known.clear()
     values = [*row]
     values[_OK_MS] = now_ms
-    after = Row._make(values)
+    after = _new(Row, values)
     known[id(row)] = row, now_ms, after
     return after
 

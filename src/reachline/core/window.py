@@ -32,6 +32,8 @@ _RECENT: Final = 5
 _ROUNDS, _FOUND, _OK = map(Reading._fields.index, ("rounds", "recent", "fresh_ok"))
 _FRESH: Final = len(Reading._fields) - Reading._fields.index("fresh_marred")
 """What else is counted anew in each reading."""
+_new: Final = tuple.__new__
+"""What a named tuple's own constructor calls, without the call."""
 _AGENT: Final = Failure.AGENT
 """Looking a member up by its class takes as long as half of all else that a sample costs."""
 
@@ -184,7 +186,7 @@ class Window:
             return self._read(now, ring.codes(), ring.rtts(), void=False)[0]
         rounds = self.rounds.known, self.rounds.ok
         none, covered_ms = (0,) * _FRESH, round(1_000 * ring.span(now))
-        return Reading._make((*last[:_ROUNDS], *rounds, *last[_FOUND:_OK], 0, 0, covered_ms, False, 2, *none))
+        return _new(Reading, (*last[:_ROUNDS], *rounds, *last[_FOUND:_OK], 0, 0, covered_ms, False, 2, *none))
 
     def _read(
         self, now: Seconds, codes: bytearray, rtts: Sequence[float], *, void: bool
