@@ -103,7 +103,8 @@ async def measured(jobs) -> list[Ended]:
 def test_every_echo_that_was_lost_is_told_as_lost_and_no_other(run: Run, number: int, family: int):
     results, (forward, reverse, _) = run.ended[number, family], run.counted[number, family]
 
-    told = Counter((result.failure, result.lost, result.note) for result in results)
+    places = [place for place, result in enumerate(results) if result.lost]
+    told = Counter((result.failure, result.lost, result.note) for result in results), places, forward, reverse
     assert forward.packets == sum(result.sent for result in results) == ECHOES, told
     assert sum(result.lost for result in results) == forward.dropped + reverse.dropped, told
     assert {result.failure for result in results if result.lost} <= {Failure.TIMEOUT}

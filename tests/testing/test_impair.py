@@ -311,6 +311,16 @@ def test_two_boxes_live_beside_each_other(box):
         assert other.network != box.network
 
 
+def test_a_network_that_was_given_back_is_not_the_next_boxes():
+    """A connection of the last box that nobody acknowledges any more would be counted there, and use up its luck."""
+    given = set()
+    for _ in range(3):
+        with impair._claimed() as network:
+            given.add(network)
+
+    assert len(given) > 1
+
+
 @pytest.mark.real
 def test_a_box_that_ended_says_so(tmp_path: Path):
     with impaired({}) as made:

@@ -45,8 +45,12 @@ _PR_SET_TIMERSLACK: Final = 29
 _MTU: Final = 2048
 _BATCH: Final = 64
 """Packets taken from one device before the others get their turn."""
-_NETWORKS: Final = range(100, 190)
-"""Second bytes of 10.x.0.0/16, one for each box that runs on this machine."""
+_NETWORKS: Final = 90 * 128
+"""Networks of two times 256 addresses in 10.100.0.0 to 10.189.255.255: one for each box of this machine, and so many that hardly
+one is used twice. A connection to the last box there, whose end was never acknowledged, repeats itself for minutes.
+"""
+_TRIES: Final = 64
+"""Networks looked at for one that is free."""
 CALM: Final = Profile()
 """A wire."""
 _DEFAULT: Final = -1
@@ -69,12 +73,12 @@ class Box:
     def near_of(self, family: int) -> str:
         """Our own address towards the lines; skips the calling test by name where the machine has not the family."""
         _require_family(family)
-        return f"10.{self.network}.0.1" if family == 4 else f"fd52:4c:{self.network:x}::1"
+        return f"{_half(self.network, 0)}.1" if family == 4 else f"fd52:4c:{self.network:x}::1"
 
     def address(self, number: int, *, family: int = 4) -> str:
         """The address whose profile is `number`, 1…254; skips the calling test where the machine has not the family."""
         _require_family(family)
-        return f"10.{self.network}.1.{number}" if family == 4 else f"fd52:4c:{self.network:x}:1::{number:x}"
+        return f"{_half(self.network, 1)}.{number}" if family == 4 else f"fd52:4c:{self.network:x}:1::{number:x}"
 
     def change(self, number: int, profile: Profile | Ways) -> None:
         """Another profile for one address, both its families; in force when this returns."""
@@ -137,7 +141,8 @@ def impaired(profiles: Mapping[int, Profile | Ways], *, default: Profile | Ways 
 @contextlib.contextmanager
 def _claimed() -> Iterator[int]:
     """A network that no other box of this machine has; an abstract Unix socket holds it, and goes with its process."""
-    for number in _NETWORKS:
+    first = int.from_bytes(os.urandom(4), "big")
+    for number in (at % _NETWORKS for at in range(first, first + _TRIES)):
         with socket.socket(socket.AF_UNIX) as claim:
             try:
                 claim.bind(f"\0reachline-impair-{number}")
@@ -145,7 +150,12 @@ def _claimed() -> Iterator[int]:
                 continue
             yield number
             return
-    raise SkipTest(f"all {len(_NETWORKS)} networks of impairment boxes are taken")
+    raise SkipTest(f"{_TRIES} networks of impairment boxes are taken")
+
+
+def _half(network: int, half: int) -> str:
+    """The first three bytes of IPv4 addresses: half 0 is the near side, half 1 the lines."""
+    return f"10.{100 + network // 128}.{network % 128 * 2 + half}"
 
 
 def _has_ipv6() -> bool:
@@ -163,15 +173,15 @@ def _wiring(names: tuple[str, str], namespace: str, network: int) -> Iterator[tu
     inside = ("ip", "-n", namespace)
     yield ("ip", "netns", "add", namespace)
     yield ("ip", "link", "set", far, "netns", namespace)
-    yield ("ip", "addr", "add", f"10.{network}.0.1/16", "dev", near)
-    yield (*inside, "addr", "add", f"10.{network}.1.1/16", "dev", far)
+    yield ("ip", "addr", "add", f"{_half(network, 0)}.1/23", "dev", near)
+    yield (*inside, "addr", "add", f"{_half(network, 1)}.1/23", "dev", far)
     if _has_ipv6():
         yield ("ip", "addr", "add", f"fd52:4c:{network:x}::1/48", "dev", near, "nodad")
         yield (*inside, "addr", "add", f"fd52:4c:{network:x}:1::1/48", "dev", far, "nodad")
     yield ("ip", "link", "set", near, "up", "txqueuelen", "10000")
     yield (*inside, "link", "set", far, "up", "txqueuelen", "10000")
     yield (*inside, "link", "set", "lo", "up")
-    yield (*inside, "route", "add", "local", f"10.{network}.1.0/24", "dev", "lo")
+    yield (*inside, "route", "add", "local", f"{_half(network, 1)}.0/24", "dev", "lo")
     if _has_ipv6():
         yield (*inside, "-6", "route", "add", "local", f"fd52:4c:{network:x}:1::/64", "dev", "lo")
 
