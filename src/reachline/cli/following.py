@@ -26,18 +26,20 @@ def refusals() -> Iterator[None]:
         log.error("document_refused", extra={"reason": str(error)})  # noqa: TRY400 - the reason is the document's
 
 
-async def followed(paths: Iterable[str], read: Callable[[], T]) -> AsyncGenerator[T]:
-    """What `read` makes of the files, whenever one changed; what it refuses is logged and changes nothing."""
+async def followed(known: Iterable[tuple[str, str]], read: Callable[[], T]) -> AsyncGenerator[T]:
+    """What `read` makes of the files, whenever one is not what is `known` of it any more, by path; what it refuses is logged and
+    changes nothing. One that changed before this began to look has changed as well.
+    """
     stirred = asyncio.Event()
 
-    async def watch(path: str) -> None:
-        async with aclosing(reload.changes(path)) as changes:
+    async def watch(path: str, text: str) -> None:
+        async with aclosing(reload.changes(path, known=text)) as changes:
             async for _ in changes:
                 stirred.set()
 
     async with asyncio.TaskGroup() as tasks:
-        for path in paths:
-            tasks.create_task(watch(path))
+        for path, text in known:
+            tasks.create_task(watch(path, text))
         while True:
             await stirred.wait()
             stirred.clear()

@@ -167,8 +167,7 @@ class _Testing:
 
 async def _changes(handlers: Handlers[_Document], files: Sequence[Path]) -> AsyncIterator[Settings]:
     """The whole document, whenever one of its files is another; files that come into a directory later are not looked for."""
-    paths = [name for file in files for name, _ in texts(file)]
-    async for sources in followed(paths, lambda: _sources(files)):
+    async for sources in followed(handlers.sources, lambda: _sources(files)):
         with refusals():
             document = await handlers.reread(sources)
             _warn(document)

@@ -126,7 +126,7 @@ async def _carried(file: Path, handlers: Handlers[Carrying], *, grace: float, se
         log.info("document_changed", extra={"outbounds": len(changed.ways)})
 
     async def follow() -> None:
-        async for sources in followed([name for name, _ in texts(file)], lambda: _sources(file)):
+        async for sources in followed(handlers.sources, lambda: _sources(file)):
             with refusals():
                 swap(await handlers.reread(sources))
                 _warn(handlers.current)

@@ -44,6 +44,11 @@ class Handlers(Generic[T]):
         """Makes what came over the API the one that is obeyed."""
 
     @property
+    def sources(self) -> Sequence[Source]:
+        """The files as they were read last."""
+        return self._sources
+
+    @property
     def settings(self) -> Settings:
         """Of what is obeyed now."""
         return self._settings(self.current)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Callable
 from typing import Final
 
 from reachline.doors.observatory.matching import Directed, Ip, Question, Router
+from reachline.model import Seconds
 from reachline.net.resolve import Resolver
 from reachline.passage.dialing import resolve
 from reachline.passage.guide import Guide
@@ -14,6 +16,8 @@ from reachline.passage.guide import Guide
 __all__ = ["Routes"]
 
 _ANY: Final = 0
+_PATIENCE: Final[Seconds] = 4.0
+"""For what a name means to rules, Xray's own for a question of DNS; then it means nothing, as a name does that is not there."""
 _NO_RULE: Final = "not enough information for making a decision"
 _NOBODY: Final = "balancing strategy returns empty tag"
 
@@ -21,10 +25,13 @@ _NOBODY: Final = "balancing strategy returns empty tag"
 class Routes:
     """Asks `router` for the rules of now, each time."""
 
-    def __init__(self, router: Callable[[], Router], guide: Guide, resolver: Resolver) -> None:
+    def __init__(
+        self, router: Callable[[], Router], guide: Guide, resolver: Resolver, *, patience: Seconds = _PATIENCE
+    ) -> None:
         self._router: Final = router
         self._guide: Final = guide
         self._resolver: Final = resolver
+        self._patience: Final = patience
 
     async def directed(self, question: Question) -> Directed | None:
         """The rule that it meets."""
@@ -45,5 +52,9 @@ class Routes:
         return tag
 
     async def _addresses(self, host: str) -> tuple[Ip, ...]:
-        answer = await resolve(self._resolver, host, _ANY)
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = await resolve(self._resolver, host, _ANY)
+        except TimeoutError:
+            return ()
         return tuple(ipaddress.ip_address(each.partition("%")[0]) for each in answer.addresses)
