@@ -84,8 +84,8 @@ class Observing:
         self._offset: Final = wall() - time.monotonic_ns()
         """From monotonic time to the wall's at the start: a clock that is set moves no deadline."""
         self._born: Final = self.now()
-        self._asks: dict[int, tuple[Ask, Job]] = {}
-        """What is in flight, by its job's token."""
+        self._asks: dict[int, tuple[Ask, Job, Outlet]] = {}
+        """What is in flight and by which way, by its job's token."""
         self._idle: dict[tuple[str, str], list[Job]] = {}
         """Jobs of scheduled requests that are not in flight, by tag and URL: a route is worked out once."""
         self._tokens = count(1)
@@ -181,7 +181,7 @@ class Observing:
             return
         idle = self._idle.get((ask.tag, ask.url)) if ask.purpose is not Purpose.RECHECK else None
         job = idle.pop() if idle else self._job(ask, outlet)
-        self._asks[job.token] = ask, job
+        self._asks[job.token] = ask, job, outlet
         engine.start(job, at=engine.now())
 
     def _job(self, ask: Ask, outlet: Outlet) -> Job:
@@ -216,10 +216,10 @@ class Observing:
     ) -> None:
         """The whole time of a request counts, from its start to the end of its answer, but for what we ourselves wasted of it."""
         del rtt_us, clock, sent, lost, lateness_us
-        ask, job = self._asks.pop(token)
-        outlet = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
+        ask, job, outlet = self._asks.pop(token)
+        now = self._outlets.get(ask.tag) if ask.tag else _STRAIGHT
         # The patience of re-checks is seldom twice the same, and an outbound may have changed meanwhile.
-        if ask.purpose is Purpose.RECHECK or Outlet(job.hops, job.source, job.interface) != outlet:
+        if ask.purpose is Purpose.RECHECK or (now is not outlet and now != outlet):
             self._forget(job)
         else:
             self._idle.setdefault((ask.tag, ask.url), []).append(job)

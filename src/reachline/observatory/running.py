@@ -21,8 +21,12 @@ _AGE: Final[Seconds] = 1.0
 """Between two looks at what may have become too old where nothing else happens: it has been valid for two windows, of seconds each."""
 _LEISURE: Final = 2
 """Times that a look at figures may be put off: among 5 000 that are asked once a minute those are 5 s old then, and looking takes half."""
-_GRAIN: Final = 100_000_000
-"""Nanoseconds between two batches of requests: no more than chance moves each, a tenth of the shortest interval. Not strictly."""
+_GRAIN: Final = 100
+"""Parts of an interval between two batches of requests, a tenth of what chance moves each by, strictly none…"""
+_FINEST: Final = 100_000_000
+"""…but so many nanoseconds at least, which is what chance moves them by where the interval is the shortest…"""
+_COARSEST: Final = 250_000_000
+"""…and so many at most: a doubt is settled by a few requests one after the other, within seconds."""
 
 
 class Answering(Protocol):
@@ -62,8 +66,7 @@ class Running:
         self._balancers, self._held = made.balancers, made.held
         self._observing = None
         if made.observer is not None:
-            grain = 0 if settings.strict else _GRAIN
-            self._observing = Observing(made.observer, _outlets(settings), told=self._heard, grain=grain)
+            self._observing = Observing(made.observer, _outlets(settings), told=self._heard, grain=_grain(settings))
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -195,6 +198,12 @@ class Running:
 
     def _now(self) -> int:
         return time.time_ns() if self._observing is None else self._observing.now()
+
+
+def _grain(settings: Settings) -> int:
+    if settings.strict or settings.observatory is None:
+        return 0
+    return min(max(settings.observatory.rules.interval // _GRAIN, _FINEST), _COARSEST)
 
 
 def _outlets(settings: Settings) -> dict[str, Outlet | None]:
