@@ -123,3 +123,10 @@ def test_where_nothing_is_observed_there_are_no_lines(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         lined(read(_text(outbounds, **more)))
+
+
+def test_requests_alone_end_a_trial_and_give_all_the_weight() -> None:
+    breaker = reach.rules(_document([_socks("p-a")]), "outbounds").breaker
+
+    assert breaker.min_ok // 2 >= breaker.starved_min
+    assert breaker.steps_milli[1:] == (1_000,)

@@ -37,8 +37,8 @@ _JUDGED: Final = {
     "preset": "quick_recovery",
     "class": "bulk",  # a proxy's own time is no fault
     "limits": {"loss": "ignore", "timeout": {"samples": 5}},  # a silent outbound is heard as soon as one that refuses
-    # Requests are few, and nobody's calls come to a center by these lines: five of them are the trial.
-    "circuit_breaker": {"half_open": {"min_success_requests": 5}},
+    # Nobody's calls come to a center by these lines, so that there is nothing to ramp: a trial on requests, then all of it.
+    "circuit_breaker": {"recovery": {"step_ratios": [1.0]}},
 }
 _METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS", "POST"))
 """That agents can ask by; another becomes GET."""
