@@ -7,6 +7,7 @@ know expectations. Broken framing is `RemoteProtocolError`; a peer may send anyt
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import h2.config
@@ -32,6 +33,8 @@ _SMALL: Final = 64
 """…and bytes of the body that all others have on average: each costs us some thirty microseconds."""
 _WINDOW: Final = 1 << 20
 """Bytes under way at once, so that a long page does not wait for us each 64 KiB."""
+_REQUESTS: Final = 4_096
+"""Whose first bytes are kept, some 200 each; those of further ones are made anew each time."""
 _HEAD: Final = 9
 _SETTINGS, _GOAWAY = 4, 7
 _STREAM: Final = 1
@@ -50,10 +53,60 @@ def error_name(code: int) -> str:
 def check(request: Request) -> None:
     """LocalProtocolError where HTTP/2 cannot carry the request: header fields of one connection, of HTTP/1.1 alone."""
     try:
-        Exchange(request, strict=True).begin()
+        _said(request, strict=True)
     except (h2.exceptions.H2Error, UnicodeError) as error:
         # The library's words may hold a header's value, which may be a secret.
         raise LocalProtocolError("cannot be said in HTTP/2: TE and fields of one connection are HTTP/1.1's") from error
+
+
+def _ready(*, strict: bool) -> h2.connection.H2Connection:
+    """A client's, with our settings said. `strict`: a request is looked at before it is said; each time that is dear."""
+    config = h2.config.H2Configuration(
+        client_side=True, header_encoding="latin-1", validate_outbound_headers=strict, normalize_outbound_headers=False
+    )
+    made = h2.connection.H2Connection(config)
+    made.local_settings = h2.settings.Settings(
+        client=True,
+        initial_values={
+            h2.settings.SettingCodes.ENABLE_PUSH: 0,
+            h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+            h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
+        },
+    )
+    made.initiate_connection()
+    made.increment_flow_control_window(_WINDOW)
+    return made
+
+
+def _said(request: Request, *, strict: bool = False) -> bytes:
+    """Preface, settings and the request: what is sent first."""
+    connection = _ready(strict=strict)
+    connection.config.normalize_outbound_headers = True
+    pseudo = (
+        (":method", request.method),
+        (":scheme", request.scheme),
+        (":authority", request.authority),
+        (":path", request.path),
+    )
+    named = ((name.lower(), value) for name, value in request.headers)
+    connection.send_headers(_STREAM, (*pseudo, *named), end_stream=not request.body)
+    if request.body:
+        connection.send_data(_STREAM, request.body, end_stream=True)
+    return connection.data_to_send()
+
+
+@lru_cache(maxsize=_REQUESTS)
+def _opening(request: Request) -> bytes:
+    """`_said`, once for each request: a line's probes all say the same, on connections that are all new."""
+    return _said(request)
+
+
+def _asked(method: str) -> h2.connection.H2Connection:
+    """A connection on which a request of this method was said whole: for the answer nothing else of it matters."""
+    connection = _ready(strict=False)
+    connection.send_headers(_STREAM, ((b":method", method.encode("latin-1")),), end_stream=True)
+    connection.clear_outbound_data_buffer()
+    return connection
 
 
 class Exchange:
@@ -76,8 +129,7 @@ class Exchange:
         "trailers",
     )
 
-    def __init__(self, request: Request, *, keep: int = 0, strict: bool = False) -> None:
-        """`strict`: the request is looked at before it is said; once is enough (`check`), and each time is dear."""
+    def __init__(self, request: Request, *, keep: int = 0) -> None:
         self.request = request
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -96,35 +148,12 @@ class Exchange:
         self._frames = 0
         self._last = _STREAM
         """The last stream the peer says it answers."""
-        config = h2.config.H2Configuration(
-            client_side=True, header_encoding="latin-1", validate_outbound_headers=strict
-        )
-        self._connection = h2.connection.H2Connection(config)
-        self._connection.local_settings = h2.settings.Settings(
-            client=True,
-            initial_values={
-                h2.settings.SettingCodes.ENABLE_PUSH: 0,
-                h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
-                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD,
-            },
-        )
+        self._connection: h2.connection.H2Connection | None = None
+        """Made for the first frame: who is never answered does without."""
 
     def begin(self) -> bytes:
         """Preface, settings and the request: what is sent first."""
-        asked, connection = self.request, self._connection
-        connection.initiate_connection()
-        connection.increment_flow_control_window(_WINDOW)
-        pseudo = (
-            (":method", asked.method),
-            (":scheme", asked.scheme),
-            (":authority", asked.authority),
-            (":path", asked.path),
-        )
-        named = ((name.lower(), value) for name, value in asked.headers)
-        connection.send_headers(_STREAM, (*pseudo, *named), end_stream=not asked.body)
-        if asked.body:
-            connection.send_data(_STREAM, asked.body, end_stream=True)
-        return connection.data_to_send()
+        return _opening(self.request)
 
     def feed(self, data: bytes) -> bytes:
         """Take what arrived; what must be sent now (acknowledgements, room for more). What follows the response is ignored."""
@@ -132,7 +161,7 @@ class Exchange:
         while not self.done and (frame := self._frame()):
             self.started = True
             self._read(frame)
-        return self._connection.data_to_send()
+        return self._connection.data_to_send() if self._connection is not None else b""
 
     def heard(self, data: bytes) -> bytes | None:
         """As `feed`, for who asks only at the end: None where the peer broke the protocol, and `broken` says how."""
@@ -179,6 +208,8 @@ class Exchange:
         if frame[3] == _GOAWAY:
             self._goes_away(frame)
             return
+        if self._connection is None:
+            self._connection = _asked(self.request.method)
         try:
             events = self._connection.receive_data(frame)
         except (h2.exceptions.H2Error, HPACKError, HyperframeError) as error:
@@ -220,7 +251,7 @@ class Exchange:
         if (free := self._keep - len(self.kept)) > 0:
             self.kept += data[:free]
         self.size += len(data)
-        if room:
+        if room and self._connection is not None:
             self._connection.acknowledge_received_data(room, _STREAM)
 
     def _reset(self, code: int) -> None:
@@ -243,5 +274,5 @@ def _text(raw: str | bytes) -> str:
 
 def _words(error: Exception) -> str:
     """The library's words in one line, bounded."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).partition(" from <memory")[0].split())
     return one_line(text[:120]) if text and not text.isdecimal() else "frames of a stream that is not open"
