@@ -77,6 +77,25 @@ def test_an_answer_is_read_wherever_it_is_cut(cuts: list[int]) -> None:
     assert (made.headers, made.trailers) == ({"content-type": "text/plain"}, {"grpc-status": "0"})
 
 
+def test_an_answer_to_head_says_a_length_and_brings_none() -> None:
+    made, sent = exchange(ASKED._replace(method="HEAD"))
+
+    made.feed(answered(sent, (*OK, ("content-length", "5"))))
+
+    assert (made.done, made.status, made.size) == (True, 200, 0)
+
+
+def test_connections_of_one_request_begin_alike_and_know_nothing_of_each_other() -> None:
+    (first, sent), (second, again) = exchange(), exchange()
+
+    first.feed(answered(sent, body=b"x"))
+
+    assert sent == again
+    assert (first.done, second.started) == (True, False)
+    second.feed(answered(again, body=b"yz"))
+    assert (second.done, bytes(second.kept)) == (True, b"yz")
+
+
 def test_settings_alone_are_no_answer() -> None:
     made, _ = exchange()
 
