@@ -10,12 +10,13 @@ import argparse
 import asyncio
 import json
 import random
+import statistics
 import subprocess
 import sys
 import threading
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,47 @@ def pick_figures(lines: int, number: int) -> tuple[list[Figure], float]:
         f"random.choices of {lines}", "µs", each_us(lambda: rng.choices(names, cum_weights=sums)[0], number)
     )
     return [picked, chosen], chosen.median / picked.median
+
+
+def turns_figures(number: int, rounds: int = 9) -> list[Figure]:
+    """`attempt()` and `pick()` measured in turns with what a slow moment of the machine slows as much: a loop of thirty steps, and `random.choices`."""
+    made, near, rng = cluster(3), kept([f"10.0.0.{each}:443" for each in range(1, 11)]), random.Random(1)
+
+    def attempt() -> None:
+        with made.attempt():
+            pass
+
+    def attempt_kept() -> None:
+        with near.attempt():
+            pass
+
+    def steps() -> None:
+        total = 0
+        for each in range(30):
+            total += each & 3
+
+    sums = [100, 200, 300]
+    calls = {
+        "steps": each_us(steps, number // 10),
+        "random.choices": each_us(lambda: rng.choices((0, 1, 2), cum_weights=sums)[0], number // 10),
+        "pick()": each_us(made.pick, number // 10),
+        "attempt()": each_us(attempt, number // 10),
+        "attempt() kept in process": each_us(attempt_kept, number // 10),
+    }
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            took[name].append(call())
+    found = [_spread("a loop of thirty steps, in turns with the next ones", "µs", took["steps"])]
+    for name in list(calls)[2:]:
+        for unit, base in (("loops", "steps"), ("choices", "random.choices")):
+            shares = [one / other for one, other in zip(took[name], took[base], strict=True)]
+            found.append(_spread(f"  {name} in {unit}", "x", shares))
+    return found
+
+
+def _spread(what: str, unit: str, values: Sequence[float]) -> Figure:
+    return Figure(what, unit, statistics.median(values), min(values), max(values), len(values))
 
 
 BOUNDS = {"least_request": "≤ 1", "ring_hash": "≤ 1.5", "maglev": "≤ 1.5"}
@@ -330,6 +372,7 @@ def main() -> int:
     for lines in (3, 100):
         found, ratios[lines] = pick_figures(lines, asked.number)
         figures += found
+    figures += turns_figures(asked.number)
     for endpoint_count in (100, asked.lines):
         figures += policy_figures(endpoint_count, asked.number)
     figures += hash_figures(asked.number)

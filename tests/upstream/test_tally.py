@@ -18,3 +18,15 @@ def test_timed_calls_counted_at_once_are_those_counted_by_their_pace() -> None:
 
     assert at_once.totals() == singly.totals()
     assert at_once.take("main") == singly.take("main")
+
+
+def test_a_call_that_went_well_is_counted_as_any_other() -> None:
+    fast, singly = Tally(), Tally()
+
+    for pace in (0, 1, 2, 3):
+        fast.well(LINE, 3, 0.5, pace)
+        singly.add(LINE, 3, Column.OK, pace=pace, elapsed=0.5)
+
+    assert fast.take_busy() == singly.take_busy() == 2.0
+    assert fast.totals() == singly.totals()
+    assert fast.take("main") == singly.take("main")

@@ -79,16 +79,14 @@ class Cluster:
         self._asleep = True
         self._lock = threading.Lock()
         self._rows: dict[LineId, LocalBreaker] = {}
-        self._cares = Cares()
-        self._lately = Lately()
+        self._cares, self._lately = Cares(), Lately()
         self._trips = self._refused = self._misuses = 0
         self._own = ejecting(outliers, clock, rng)
         self._source: Source = "none"
-        self._heard_ms = _NEVER
+        self._heard_ms = self._made_ms = _NEVER
         self._list = LineList(cluster=name, lines=())
         self._present = Present(self._list)
         self._made: WeightedRandom[Pick] | Admitting = _EMPTY
-        self._made_ms = _NEVER
         self._picker: WeightedRandom[Pick] | Admitting = _EMPTY
 
     # What callers use.
@@ -227,8 +225,7 @@ class Cluster:
 
     def heard(self) -> None:
         """A center confirmed the present list. Lines tried on our own while it was silent are its affair again."""
-        silent_ms = self._now_ms() - self._heard_ms
-        self._heard_ms = self._now_ms()
+        silent_ms, self._heard_ms = self._now_ms() - self._heard_ms, self._now_ms()
         if (due := self._present.own_trial_ms) is not None and silent_ms >= due:
             with self._lock:
                 self._hand_back()
@@ -236,8 +233,11 @@ class Cluster:
 
     def record(self, pick: Pick, column: Column, elapsed: Seconds | None = None, code: int | None = None) -> None:
         """One call's end, into the tally and the line's local breaker; `elapsed` is how long it took, where that is known."""
-        pace = 0 if elapsed is None or column is not _OK else pace_of(elapsed, self._list.slow, self._list.crawl)
-        self.tally.add(pick.line, pick.window, column, pace=pace, elapsed=elapsed or 0.0)
+        if column is _OK:
+            pace = 0 if elapsed is None else pace_of(elapsed, self._list.slow, self._list.crawl)
+            self.tally.well(pick.line, pick.window, elapsed or 0.0, pace)
+        else:
+            self.tally.add(pick.line, pick.window, column, elapsed=elapsed or 0.0)
         if column is _FAILED or column is _LATE or pick.line in self._rows:
             self._judge(pick, column)
         if (own := self._own) is not None:
