@@ -78,9 +78,12 @@ def test_an_answer_is_read_wherever_it_is_cut(cuts: list[int]) -> None:
 
 
 def test_an_answer_to_head_says_a_length_and_brings_none() -> None:
-    made, sent = exchange(ASKED._replace(method="HEAD"))
+    made, _ = exchange(ASKED._replace(method="HEAD"))
 
-    made.feed(answered(sent, (*OK, ("content-length", "5"))))
+    length = b"\x0f\x0d\x015"  # content-length: 5
+    made.feed(
+        frame(SETTINGS, b"") + frame(1, b"\x88" + length, flags=4, stream=1) + frame(DATA, b"", flags=1, stream=1)
+    )
 
     assert (made.done, made.status, made.size) == (True, 200, 0)
 
