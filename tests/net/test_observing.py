@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -319,3 +320,28 @@ def test_a_clock_that_is_set_dates_what_is_known_anew() -> None:
 
     assert abs(before.tried - 10**9) < 3_600
     assert abs(after.tried - before.tried - 86_400) < 3_600  # this wall does not run on, the machine's own clock does
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_this_process_was_busy_with_meanwhile_is_not_the_outbounds_delay(strict: bool) -> None:
+    """A second passes between a proxy's yes, which is there, and the request that follows it."""
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        time.sleep(1)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def main() -> Status:
+        rules = _rules("http://127.0.0.1:9/", is_burst=False, timeout=60 * SECOND, care=None if strict else _QUICK)
+        async with serving(proxy) as service:
+            outlets = {"s": _outlet(f"http://127.0.0.1:{service.port}")}
+            async with _observing(rules, outlets) as observing:
+                await until(observing.statuses)
+                return observing.statuses()[0]
+
+    found = asyncio.run(main())
+
+    assert found.alive
+    assert found.delay < 1_000
