@@ -56,6 +56,14 @@ def test_how_much_may_be_open_is_a_rule() -> None:
     assert verdict(lines, rules=Rules(guard=GuardRules(open_milli=600))) == ""
 
 
+def test_a_line_that_differs_from_one_just_refused_has_an_answer_of_its_own() -> None:
+    lines = [failed("a"), failed("b"), failed("c"), failed("small", base=10, faults=-1)]
+
+    found = allowed(lines, [line.line for line in lines], RULES)
+
+    assert found == {"c": "", "b": BLAST, "a": BLAST, "small": ""}
+
+
 def test_lines_of_one_incident_count_as_one() -> None:
     struck = {"incident": "p1"}
 
