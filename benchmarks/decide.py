@@ -48,15 +48,16 @@ REPLAYED = 1_000
 """Lines of the journal that is replayed…"""
 HEARTBEATS = 12
 """…and heartbeats of every vantage."""
+LATE = 10
+"""Of 200 attempts, on a line that loses."""
 SETTLED = 4
 """Healthy heartbeats after which no line is looked at any more."""
 PROFILED = 4
 """Ticks of a profile, and how many functions it names."""
 DEAREST = 8
 FLOOR = """
-Where all lines are touched, each costs a judgement, a row, a weight, a standing and a part of the seal, made anew: readers and
-checkpoints hold the old ones, so none is changed in place. Beside these little is left: votes are counted by columns, rules are named where
-somebody asks, and decisions are told in the journal's own thread. Fewer objects a line would be the next step."""
+Where all lines are touched, those that are alike share one row: a tick judges it once, and each line costs a word, a weight, a standing
+and its name in the seal, made anew, for readers and checkpoints hold the old ones. Where no two are alike each is judged by itself."""
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "deciding.md"
 
 
@@ -92,6 +93,15 @@ def heard(book: Ledger, lines: Sequence[LineId], said: Reading, seen_by: Sequenc
             book.report(vantage, part, now_ms=now_ms)
 
 
+def heard_apart(book: Ledger, lines: Sequence[LineId], seen_by: Sequence[VantageId], now_ms: int, rng: Random) -> None:
+    """Each vantage lost of each of these lines what it lost, on average as much as where all lose alike."""
+    lost = [reading(ok=200 - late, late=late) for late in range(2 * LATE + 1)]
+    for vantage in seen_by:
+        for at in range(0, len(lines), SLICE):
+            part = [(name, rng.choice(lost)) for name in lines[at : at + SLICE]]
+            book.report(vantage, part, now_ms=now_ms)
+
+
 def tick(book: Ledger, now_ms: int, profile: cProfile.Profile | None = None) -> tuple[Spent, Spent]:
     """What one tick took, and what it takes to tell its decisions: the journal's writer does that, in its own thread."""
     with collector.held():
@@ -108,9 +118,12 @@ def tick(book: Ledger, now_ms: int, profile: cProfile.Profile | None = None) -> 
 
 
 def ticks(
-    mode: str, share: float, count: int, profile: cProfile.Profile | None = None
+    mode: str, share: float, count: int, profile: cProfile.Profile | None = None, *, mixed: bool = False
 ) -> tuple[list[Spent], list[Spent]]:
-    """Ticks in each of which `share` of the lines turns bad while those of the last one come back; and their decisions told."""
+    """Ticks in each of which `share` of the lines turns bad while those of the last one come back; and their decisions told.
+
+    All lose alike, or (`mixed`) each as chance wants it to each vantage: then hardly two lines are alike.
+    """
     seen_by, rng = vantages(VANTAGES), Random("decide")
     book = ledger(seen_by, mode)
     names = list(book.lines)
@@ -124,7 +137,10 @@ def ticks(
         now_ms += TICK_MS
         bad = set(rng.sample(names, round(share * LINES)))
         heard(book, [name for name in names if name not in bad], reading(), seen_by, now_ms)
-        heard(book, sorted(bad), reading(ok=190, late=10), seen_by, now_ms)
+        if mixed:
+            heard_apart(book, sorted(bad), seen_by, now_ms, rng)
+        else:
+            heard(book, sorted(bad), reading(ok=200 - LATE, late=LATE), seen_by, now_ms)
         gc.collect()  # what reporting left behind is not the tick's
         taken, telling = tick(book, now_ms, profile)
         found.append(taken)
@@ -175,7 +191,8 @@ def records(mode: str) -> Iterator[Record]:
         for vantage in seen_by:
             for at in range(0, len(names), SLICE):
                 said = [
-                    (name, reading(ok=190, late=10) if name in bad else reading()) for name in names[at : at + SLICE]
+                    (name, reading(ok=200 - LATE, late=LATE) if name in bad else reading())
+                    for name in names[at : at + SLICE]
                 ]
                 book.report(vantage, said, now_ms=now_ms)
                 yield Reported(scope=where, at_ms=now_ms, vantage=vantage, readings=tuple(said))
@@ -239,13 +256,15 @@ def middle(what: str, unit: str, values: Sequence[float], bound: str) -> Figure:
 
 def measured(mode: str, count: int) -> Iterator[Figure]:
     """All rows of one mode."""
-    lossy = reading(ok=190, late=10)
+    lossy = reading(ok=200 - LATE, late=LATE)
     yield from figures_of(f"{mode}: slice of 100 healthy lines", slices(mode, reading(), 100), "≤ 1, goal 0.3")
     yield from figures_of(f"{mode}: slice of 100 lines that lose", slices(mode, lossy, 100), "")
     yield from figures_of(f"{mode}: tick, 2 % touched", ticks(mode, TOUCHED, count)[0], "≤ 40, goal 20")
     every, told = ticks(mode, 1.0, max(5, count // 5))
     yield from figures_of(f"{mode}: tick, all touched", every, "≤ 200, goal 100")
     yield from figures_of(f"{mode}: its decisions told", told, "")
+    mixed, _ = ticks(mode, 1.0, max(5, count // 5), mixed=True)
+    yield from figures_of(f"{mode}: tick, all touched, no two seen alike", mixed, "")
     yield middle(f"{mode}: journal replayed", "readings/s", replays(mode, 3), "≥ 50 000, goal 200 000")
     yield middle(f"{mode}: twenty minutes simulated", "s", simulations(mode, 3), "≤ 3, goal 1")
 
