@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Iterator
 
@@ -31,6 +32,7 @@ from reachline.proxy.http2.limits import Limits
 from reachline.testing.wait import eventually
 
 INTERNAL_ERROR = 2
+ENHANCE_YOUR_CALM = 11
 WINDOW = 65_535
 
 
@@ -425,3 +427,34 @@ def test_another_protocol_passes_where_it_is_let_through(loop: Loop, far_loop: L
         other = [*head("/chat", method="CONNECT"), (b":protocol", b"other")]
         assert client.answer(other, end=False).status == b"403"
     endpoint.close()
+
+
+def test_resets_in_haste_end_the_connection_and_leave_nothing_behind(proxy: Proxy, endpoint: Endpoint) -> None:
+    with Client(proxy.port) as client:
+        while not client.gone:
+            stream = client.ask(head("/hang"))
+            client.connection.reset_stream(stream)
+            client.flush()
+            while select.select([client.socket], [], [], 0)[0] and not client.gone:
+                client.read()
+            assert len(client.streams) < 30_000
+        assert client.gone[0][0] == ENHANCE_YOUR_CALM
+
+    eventually(lambda: proxy.figures()["http.in.downstream_cx_active"] == 0)
+    figures = proxy.figures()
+    assert figures["cluster.a.upstream_rq_active"] == figures["cluster.a.upstream_rq_pending_active"] == 0
+    assert figures["http.in.downstream_cx_protocol_error"] == 1
+    assert figures["http2.downstream_rq_too_many_premature_resets"] == 1
+    assert status(ask(proxy.port, get("/x"))) == 200
+
+
+def test_a_head_that_does_not_come_is_waited_for_no_longer_than_allowed(loop: Loop, endpoint: Endpoint) -> None:
+    given = http([forward("/", "a")], [cluster("a", [endpoint.port])], request_headers_timeout="0.2s")
+    with running(loop, given) as proxy, socket.create_connection(("127.0.0.1", proxy.port), WITHIN) as plain:
+        settings = bytes.fromhex("000000040000000000")
+        began = bytes.fromhex("000001010000000001") + b"\x82"  # HEADERS without END_HEADERS: `:method GET`, and no more
+        plain.sendall(PREFACE + settings + began)
+        raw = drain(plain)
+
+    assert b"\0\0\x08\x07\0\0\0\0\0" in raw  # GOAWAY
+    assert not endpoint.asked

@@ -83,7 +83,7 @@ class EndpointChannel(asyncio.BufferedProtocol):
         self.caller = caller
         self.uses += 1
         out = request_head(request, caller.way.path, caller.host, headers)
-        if body or request.is_complete:
+        if body or request.length is not None:
             self._add_body(out, request, body)
         answer = self._reader.expect(head_only=request.method == b"HEAD")
         self._transport.write(b"".join(out))

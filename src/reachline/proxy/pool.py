@@ -108,6 +108,7 @@ class Pool:
         self._connect_timeout: Final = connect_timeout
         self._secure: Final = secure
         self._per_authority: Final = any(each.auto_sni for each in upstream.secured)
+        self._is_by_target: Final = not self._per_authority and upstream.protocol != "DOWNSTREAM"
         self._loop: Final = asyncio.get_running_loop()
         self._places: Final[dict[str, Place]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
@@ -136,7 +137,7 @@ class Pool:
 
     def take(self, pick: Pick, authority: str = "", version: str = "1.1") -> EndpointChannel | EndpointStream | None:
         """A kept connection that is free, or room on one, for a request of this version of HTTP; None: `wait` for it."""
-        place = self._places.get(self._key(pick, authority, version))
+        place = self._places.get(pick.target if self._is_by_target else self._key(pick, authority, version))
         if place is None:
             return None
         for carrier in place.shared:
