@@ -30,7 +30,8 @@ class Service:
     """A server that does what the method's name says."""
 
     def __init__(self) -> None:
-        self.cancelled = threading.Event()
+        self.began, self.cancelled = threading.Event(), threading.Event()
+        """Of `/t/Hang`."""
         self.failures = 0
         """Calls of `/t/Flaky` that fail yet."""
         kinds = {
@@ -70,6 +71,7 @@ class Service:
 
     def _hang(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         is_over = threading.Event()
+        self.began.set()
         context.add_callback(is_over.set)
         is_over.wait(WITHIN)
         self.cancelled.set()
@@ -248,14 +250,15 @@ def test_each_message_is_answered_before_the_next_is_asked(channels: dict[str, g
 def test_a_call_that_is_given_up_is_given_up_at_the_server(
     channels: dict[str, grpc.Channel], service: Service, gone: str
 ) -> None:
+    service.began.clear()
     service.cancelled.clear()
     call: Callable[..., Any] = channels["ours"].unary_unary("/t/Hang").future
 
-    under_way = call(b"", timeout=0.3 if gone == "deadline" else WITHIN)
+    under_way = call(b"", timeout=2.0 if gone == "deadline" else WITHIN)
+    assert service.began.wait(WITHIN)
     if gone == "cancel":
         under_way.cancel()
         assert under_way.cancelled()
-        service.cancelled.set()  # it may never have begun
     else:
         with pytest.raises(grpc.RpcError) as told:
             under_way.result()
