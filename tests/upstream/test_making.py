@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.upstream.kept import Clock, addresses, kept, members, moved, picks, settings
 
+from reachline.core.pick.filling import recorded
+from reachline.core.pick.mending import Mending
 from reachline.errors import Problem
 from reachline.members import Membership, compare
 from reachline.upstream.judged import Judged
@@ -130,3 +132,12 @@ def test_hashes_of_endpoints_that_come_and_go_do_not_pile_up_where_nobody_calls(
     # Hashes, and under maglev what the last table was filled from.
     assert len(known) == (2 if policy == "maglev" else 1)
     assert max(map(len, known.values())) <= 4
+
+
+def test_after_a_fork_the_child_goes_on_from_the_parents_table() -> None:
+    judged = Judged(settings(targets=addresses(3), policy="maglev"), seed=1, now_ms=0)
+    judged.memory.tables[0, 3] = table = Mending(["a"], [(0, 1)], [(1, 2, 3)], recorded([(0, 1)], [1.0], 3))
+
+    judged.begin_anew(2, 0)
+
+    assert judged.memory.tables == {(0, 3): table}
