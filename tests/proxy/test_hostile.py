@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
-import threading
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
