@@ -22,7 +22,7 @@ __all__ = ["Making"]
 _HERE_MOST: Final = 1_000
 """Endpoints up to which whoever ends a call, or tells of a change, makes the next picker: two milliseconds. Above, `turn` does…"""
 _BIG: Final = ("maglev",)
-"""…and always where a table may be filled, however few they are: fifty milliseconds and more of ten thousand, a third where the last table still holds."""
+"""…and always where a table may be filled, however few they are: a hundred milliseconds and more of ten thousand the first time, some forty where one of them is another."""
 _POINTS_HERE_MOST: Final = 10_000
 """Of a ring, likewise: ten milliseconds. Where weights lie far apart two endpoints may have millions."""
 _IN_A_ROW: Final = 2
