@@ -19,9 +19,10 @@ def relay(
     ],
     remarks: Annotated[str, typer.Option(help="Of a list of documents, the one of this name.")] = "",
 ) -> None:
-    """Print a document for Xray: a SOCKS inbound with an account for each outbound that only Xray speaks.
+    """Print what lets Xray relay outbounds that only it speaks.
 
-    At the address of `reachline.core`. Saved as the last file of Xray's -confdir. Holds the password of that block.
+    A document for it: a SOCKS inbound with an account for each of them, at the address of
+    `reachline.core`. Saved as the last file of Xray's -confdir. Holds the password of that block.
     """
     from reachline.doors.observatory import Source  # noqa: PLC0415  (a door of its own, for its own documents)
     from reachline.doors.observatory.relaying import relayed  # noqa: PLC0415  (as above)
