@@ -312,15 +312,14 @@ def test_a_bound_sends_keys_on_to_the_same_endpoints(world: World, name: str) ->
 
     with holding(world, world.documents[name]["name"]) as hold:
         for number in range(18):
-            # Few keys, so that some endpoint is full soon.
-            key = f"key-{number % 3}"
+            # One key for a while, so that its endpoint is full soon wherever it lies; then others beside it.
+            key = f"key-{max(number - 8, 0) % 3}"
             own.append(chooser.pick(key))
             theirs.append(hold(key))
             memory.load(f"127.0.0.1:{theirs[-1]}").active += 1
 
     assert theirs == own
-    first = {key: ours.Kept(world.documents[name], memory=Memory()).pick(key) for key in ("key-0", "key-1", "key-2")}
-    assert any(port != first[f"key-{number % 3}"] for number, port in enumerate(theirs)), "nobody was ever full"
+    assert len(set(theirs[:9])) > 1, "nobody was ever full"
 
 
 def test_of_two_draws_with_replacement_the_busy_one_gets_a_quarter(world: World) -> None:

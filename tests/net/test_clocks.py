@@ -66,6 +66,24 @@ def test_being_sent_away_between_two_readings_is_no_step():
     assert clocks.stepped == 0
 
 
+def test_nor_is_it_where_a_question_is_asked():
+    watch = Watch()
+    clocks = watch.clocks()
+    away = iter([3 * MS])
+
+    def late() -> int:
+        watch.pass_by(next(away, 0))
+        return watch.real
+
+    clocks.wall = late
+    clocks.sync()
+    began = (watch.mono, watch.mono + clocks.offset)
+    watch.pass_by(5 * MS)
+
+    assert clocks.measure(*began, watch.real - MS) == (4_000, Clock.RX_STAMP, 4_000)
+    assert clocks.stepped == 0
+
+
 def test_a_stamp_from_before_the_question_is_not_believed():
     watch = Watch()
     clocks = watch.clocks()

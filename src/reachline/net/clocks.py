@@ -12,6 +12,10 @@ __all__ = ["STEP_NS", "Clocks"]
 
 STEP_NS: Final = 1_000_000
 """The wall clock may move by this much against the monotonic one during an attempt; beyond it, stamps are not believed."""
+_NEAR_NS: Final = STEP_NS // 4
+"""Two readings this near to each other are of one moment: attempts compare two such pairs."""
+_READINGS: Final = 3
+"""At most, for one such pair: a machine that sends us away in all of them has more to tell than that."""
 
 
 class Clocks:
@@ -25,7 +29,7 @@ class Clocks:
         self.ns = time.monotonic_ns
         self.wall = wall
         """CLOCK_REALTIME, the kernel's clock for stamps."""
-        self.offset = wall() - self.ns()
+        self.offset = self._apart()
         """Wall minus monotonic clock, as of the newest look…"""
         self.blurred = 0
         """RTTs of our own watch dropped because we were away."""
@@ -39,11 +43,11 @@ class Clocks:
         now = self.ns()
         self._away = now - self._looked if alive else 0
         self._looked = now
-        self.offset = self.wall() - now
+        self.offset = self._apart()
 
     def sync(self) -> None:
         """Bring `offset` up to now, where something is sent without a look before."""
-        self.offset = self.wall() - self.ns()
+        self.offset = self._apart()
 
     def elapsed(self, mono: int) -> int:
         """Microseconds since `mono` by our own watch, the time we were away given to the line's favour."""
@@ -56,7 +60,7 @@ class Clocks:
         """
         now = self.ns()
         if stamp is not None:
-            if stamp >= wall and (self._ran_evenly(mono, wall) or self._ran_evenly(mono, wall)):
+            if stamp >= wall and -STEP_NS <= self._apart() - wall + mono <= STEP_NS:
                 took = (stamp - wall) // 1_000
                 return took, Clock.RX_STAMP, took
             self.stepped += 1
@@ -72,9 +76,15 @@ class Clocks:
             return None
         return (stamp - wall) // 1_000 if -STEP_NS <= self.offset - wall + mono <= STEP_NS else None
 
-    def _ran_evenly(self, mono: int, wall: int) -> bool:
-        """Whether both clocks kept their distance. To be asked twice: we may be sent away between its two readings."""
-        return -STEP_NS <= self.wall() - self.ns() - wall + mono <= STEP_NS
+    def _apart(self) -> int:
+        """Wall minus monotonic clock, now. Read again where we were sent away between the two: that is no step."""
+        left = _READINGS
+        while True:
+            before = self.ns()
+            apart = self.wall() - before
+            left -= 1
+            if not left or self.ns() - before <= _NEAR_NS:
+                return apart
 
     def _absence(self, mono: int) -> int:
         """How long nobody looked while something that began at `mono` was under way, in ns; 0 where that is short."""
