@@ -264,7 +264,7 @@ def measured(mode: str, count: int) -> Iterator[Figure]:
     yield from figures_of(f"{mode}: tick, all touched", every, "≤ 200, goal 100")
     yield from figures_of(f"{mode}: its decisions told", told, "")
     mixed, _ = ticks(mode, 1.0, max(5, count // 5), mixed=True)
-    yield from figures_of(f"{mode}: tick, all touched, no two seen alike", mixed, "")
+    yield from figures_of(f"{mode}: tick, all touched, no two seen alike", mixed, "≤ 200, goal 100")
     yield middle(f"{mode}: journal replayed", "readings/s", replays(mode, 3), "≥ 50 000, goal 200 000")
     yield middle(f"{mode}: twenty minutes simulated", "s", simulations(mode, 3), "≤ 3, goal 1")
 
